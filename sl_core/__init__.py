@@ -1,0 +1,32 @@
+"""Losses for training on partly wrong labels, and the label noise to try them on."""
+
+from sl_core import noise as noise
+from sl_core.build import LOSS_NAMES as LOSS_NAMES
+from sl_core.build import build_loss as build_loss
+from sl_core.build import loss_options as loss_options
+from sl_core.confidence_losses import data_params_loss as data_params_loss
+from sl_core.confidence_losses import introspection_loss as introspection_loss
+from sl_core.confidence_losses import multitask_loss as multitask_loss
+from sl_core.confidence_losses import reliability_loss as reliability_loss
+from sl_core.emphasis import cce_weight as cce_weight
+from sl_core.emphasis import emphasis_focus as emphasis_focus
+from sl_core.emphasis import emphasis_spread as emphasis_spread
+from sl_core.emphasis import gce_trunc_weight as gce_trunc_weight
+from sl_core.emphasis import gce_weight as gce_weight
+from sl_core.emphasis import gr_weight as gr_weight
+from sl_core.emphasis import imae_weight as imae_weight
+from sl_core.emphasis import mae_weight as mae_weight
+from sl_core.lambert import lambertw as lambertw
+from sl_core.margin_losses import cce_loss as cce_loss
+from sl_core.margin_losses import gce_loss as gce_loss
+from sl_core.margin_losses import gce_trunc_loss as gce_trunc_loss
+from sl_core.margin_losses import gr_loss as gr_loss
+from sl_core.margin_losses import imae_loss as imae_loss
+from sl_core.margin_losses import mae_loss as mae_loss
+from sl_core.modules import MultiTaskLoss as MultiTaskLoss
+from sl_core.modules import PerSampleLoss as PerSampleLoss
+from sl_core.modules import PlainLoss as PlainLoss
+from sl_core.superloss import SuperLoss as SuperLoss
+from sl_core.superloss_function import optimal_confidence as optimal_confidence
+from sl_core.superloss_function import super_loss as super_loss
+from sl_core.superloss_function import super_loss_and_confidence as super_loss_and_confidence
