@@ -20,7 +20,7 @@ def group_sums(values: Tensor, groups: Tensor | None, valid: Tensor, num_groups:
     Returns:
         (2, G) in the dtype of ``values``, float64 in a distributed run: sums, then numbers.
     """
-    values = values.detach().masked_fill(~valid, 0)
+    values = torch.where(valid, values.detach(), 0)
     if groups is None:
         sums = torch.stack((values.sum(), valid.sum())).reshape(2, 1)
     else:

@@ -32,6 +32,8 @@ def target_margin(logits: Tensor, targets: Tensor) -> Tensor:
             "expected (..., C) with C >= 2 and (...)"
         )
     logits = logits.to(compute_dtype(logits.dtype))
+    # A common shift changes nothing but the rounding, which would be that of the largest logit.
+    logits = logits - logits.detach().amax(-1, keepdim=True)
     index = targets.unsqueeze(-1)
     others = logits.scatter(-1, index, -math.inf)
     return logits.gather(-1, index).squeeze(-1) - others.logsumexp(-1)
@@ -70,10 +72,12 @@ def gce_trunc_loss(logits: Tensor, targets: Tensor, q: float = 0.7, k: float = 0
 def gr_loss(logits: Tensor, targets: Tensor, beta: float = 8.0, lam: float = 0.5) -> Tensor:
     """Gradient rescaling: the loss whose weight is exp(beta p^lam (1 - p)).
 
-    The value is the integral of v(t) / (2 t (1 - t)) from t = p to 1/2, by quadrature (relative
-    error below 1e-5 for lam = 0 or lam >= 0.2). To 1, as the papers write it, the integral does
-    not exist, since v(1) = 1; so the value is 0 at p = 1/2 and negative above. beta >= 0 sets how
-    much the weights differ, lam >= 0 which p is emphasised: lam / (1 + lam).
+    The value is the integral of v(t) / (2 t (1 - t)) from t = p to 1/2. To 1, as the papers write
+    it, the integral does not exist, since v(1) = 1; so the value is 0 at p = 1/2 and negative
+    above. It is found by quadrature, with a relative error below 1e-6 (in float32 below 1e-4) for
+    lam = 0 and lam >= 0.2; the gradient is exact.
+
+    beta >= 0 sets how much the weights differ, lam >= 0 which p has the largest: lam / (1 + lam).
     """
     check_options(beta=beta, lam=lam)
     margin = target_margin(logits, targets)

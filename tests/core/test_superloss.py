@@ -1,6 +1,7 @@
 """The SuperLoss module: running thresholds, groups, masks, reductions, state."""
 
 import copy
+import itertools
 import math
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_warmup_lowers_lam_from_near_infinity_to_its_value() -> None:
         module(torch.rand(2))
         lams.append(module.effective_lam().item())
     assert lams[0] > 30 * 0.25
-    assert all(later < earlier for earlier, later in zip(lams[:9], lams[1:10], strict=True))
+    assert all(later < earlier for earlier, later in itertools.pairwise(lams[:10]))
     assert lams[9:] == [0.25] * 6
     fresh = SuperLoss(0.0, lam=0.25, warmup_steps=10).eval()
     assert fresh.effective_lam().item() == math.inf
@@ -259,11 +260,11 @@ def test_bad_arguments_are_named() -> None:
     loss = torch.rand(3)
     with pytest.raises(ValueError, match="groups is None, expected a tensor: num_groups is 2"):
         module(loss)
-    with pytest.raises(ValueError, match="groups has dtype torch.float32, expected integers"):
+    with pytest.raises(ValueError, match=r"groups has dtype torch\.float32, expected integers"):
         module(loss, torch.zeros(3))
     with pytest.raises(ValueError, match=r"groups has shape \(2,\), expected that of loss, \(3,\)"):
         module(loss, torch.zeros(2, dtype=torch.long))
-    with pytest.raises(ValueError, match="mask has dtype torch.int64, expected bool"):
+    with pytest.raises(ValueError, match=r"mask has dtype torch\.int64, expected bool"):
         module(loss, torch.zeros(3, dtype=torch.long), torch.ones(3, dtype=torch.long))
 
 

@@ -129,7 +129,7 @@ def test_narrow_formats_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, -1.0, math.nan])
 def test_lam_must_be_positive(lam: float) -> None:
-    with pytest.raises(ValueError, match="lam is .*expected a number above 0"):
+    with pytest.raises(ValueError, match=r"lam is .*expected a number above 0"):
         super_loss(torch.zeros(1), 0.0, lam)
 
 
