@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sl_core.checks import require
 from sl_core.lambert import compute_dtype, exp_minus_lambertw
@@ -41,8 +40,11 @@ class _SuperLoss(torch.autograd.Function):
         ctx.dtype = inputs[0].dtype
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        # The saved confidence is a constant, so a second derivative would be wrong without a
+        # word; once_differentiable does not notice when only the loss requires a gradient.
+        if torch.is_grad_enabled():
+            raise RuntimeError("super_loss is differentiable once; create_graph=True needs more")
         (confidence,) = ctx.saved_tensors
         return (grad * confidence).to(ctx.dtype), None, None
 

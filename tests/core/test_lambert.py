@@ -79,6 +79,7 @@ def test_derivatives_of_first_and_second_order() -> None:
 
 
 def test_relative_error_of_the_confidence_in_float32() -> None:
+    """Required: 2e-6, and 1e-3 within 1e-3 of the cap; documented: 1.5e-6 everywhere."""
     cap = -2 / math.e
     far = torch.cat(
         [
@@ -88,7 +89,7 @@ def test_relative_error_of_the_confidence_in_float32() -> None:
         ]
     )
     near = torch.tensor(cap + np.logspace(-10, -3, 2000), dtype=torch.float32)
-    for betas, allowed in ((far, 2e-6), (near, 1e-3)):
+    for betas, allowed in ((far, 1.5e-6), (near, 1.5e-6)):
         found = optimal_confidence(betas, tau=0.0, lam=1.0).double().numpy()
         error = np.abs(found / exact_confidence(betas) - 1)
         worst = error.argmax()
