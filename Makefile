@@ -10,7 +10,7 @@ VENV ?= .venv
 DETECTRON2 ?= registry
 
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.sl-installed
+INSTALLED := $(VENV)/.sl-installed-$(DETECTRON2)
 # Only an environment that this Makefile made carries OWNED, and only that may be deleted.
 OWNED := $(VENV)/.sl-owned
 UNFINISHED := $(VENV)/.sl-unfinished

@@ -90,10 +90,14 @@ def main(output: Path, count: int = 1_000_000, repetitions: int = 10) -> dict[st
     loss = (10 * torch.rand(count, generator=torch.Generator().manual_seed(0))).requires_grad_()
     z = loss.detach() - 1 / math.e
     table = confidence_table()
-    module = SuperLoss("expavg", LAM)
+    module, per_class = SuperLoss("expavg", LAM), SuperLoss("expavg", LAM, num_groups=20)
+    automatic = SuperLoss("expavg", "auto", num_groups=20)
+    classes = torch.arange(count) * 7919 % 20
     forms: dict[str, Callable[[Tensor], Tensor]] = {
         "super_loss, fixed tau": lambda x: super_loss(x, TAU, LAM).mean(),
-        "SuperLoss module, expavg": module,
+        "SuperLoss, expavg": module,
+        "SuperLoss, expavg per class": lambda x: per_class(x, classes),
+        "SuperLoss, expavg, auto per class": lambda x: automatic(x, classes),
         "grid_sample table": from_confidence(lambda x: table_confidence(x, table)),
         "scipy round trip": from_confidence(scipy_confidence),
     }
@@ -118,11 +122,11 @@ def main(output: Path, count: int = 1_000_000, repetitions: int = 10) -> dict[st
         ("W(z)", functions, "scipy.special.lambertw"),
         ("SuperLoss, forward and backward", steps, "scipy round trip"),
     ):
-        print(f"\n{title:32}{'ms':>9}{'x torch.exp':>13}{'speed-up on scipy':>19}{'error':>10}")
+        print(f"\n{title:36}{'ms':>9}{'x torch.exp':>13}{'speed-up on scipy':>19}{'error':>10}")
         for name in sorted(names, key=lambda name: times[name]):
             error = f"{errors[name]:.0e}" if name in errors else ""
             floor, gain = times[name] / times["torch.exp"], times[peer] / times[name]
-            print(f"{name:32}{times[name]:9.2f}{floor:13.1f}{gain:19.1f}{error:>10}")
+            print(f"{name:36}{times[name]:9.2f}{floor:13.1f}{gain:19.1f}{error:>10}")
     result = {"count": count, "milliseconds": times, "errors": errors, "torch": torch.__version__}
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1), encoding="utf-8")

@@ -18,17 +18,18 @@ def group_sums(values: Tensor, groups: Tensor | None, valid: Tensor, num_groups:
         num_groups: number of groups G.
 
     Returns:
-        (2, G) in the dtype of ``values``, float64 in a distributed run: sums, then numbers.
+        (2, G) in float64 (float32 on MPS, which has no float64): sums, then numbers.
     """
     values = torch.where(valid, values.detach(), 0)
+    # A float32 sum over the anchors of a batch is off in the second digit, since index_add adds
+    # one value after the other, and counts no further than 2^24.
+    wide = torch.float32 if values.device.type == "mps" else torch.float64
     if groups is None:
-        sums = torch.stack((values.sum(), valid.sum())).reshape(2, 1)
+        sums = torch.stack((values.sum(dtype=wide), valid.sum(dtype=wide))).unsqueeze(1)
     else:
-        sums = values.new_zeros(2, num_groups)
-        sums[0].index_add_(0, groups, values)
-        sums[1].index_add_(0, groups, valid.to(values.dtype))
+        sums = values.new_zeros(2, num_groups, dtype=wide)
+        sums[0].index_add_(0, groups, values.to(wide))
+        sums[1].index_add_(0, groups, valid.to(wide))
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        # Numbers stay exact in float64 up to 2^53, in float32 only up to 2^24.
-        sums = sums.double()
         dist.all_reduce(sums)
     return sums

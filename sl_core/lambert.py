@@ -116,8 +116,8 @@ def lambertw(z: Tensor) -> Tensor:
         z: any shape and floating dtype. Half and bfloat16 are computed in float32.
 
     Returns:
-        W(z) in the dtype of ``z``: -1 at -1/e (the number next to it), 0 at 0, inf at inf, nan
-        below -1/e and at nan.
+        W(z) in the dtype of ``z``: -1 at -1/e (the number next to it, in float32 and float64), 0
+        at 0, inf at inf, nan below -1/e and at nan.
     """
     result: Tensor = _LambertW.apply(z)
     return result

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sl_core.checks import check_options, require
 from sl_core.confidence_losses import multitask_loss
+from sl_core.lambert import compute_dtype
 from sl_core.reduction import check_reduction, reduce_losses
 
 
@@ -56,7 +57,9 @@ class PlainLoss(nn.Module):
         self, loss: Tensor, groups: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """Reduce per-sample losses of any shape; ``groups`` makes no difference."""
-        self.confidence = torch.ones_like(loss, requires_grad=False)
+        self.confidence = torch.ones_like(
+            loss, dtype=compute_dtype(loss.dtype), requires_grad=False
+        )
         if mask is not None:
             loss = loss.masked_fill(~mask, 0)
             self.confidence.masked_fill_(~mask, 0)

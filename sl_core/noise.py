@@ -89,7 +89,8 @@ def asymmetric(
     noisy = _copied_labels(labels)
     targets = {source: np.atleast_1d(target) for source, target in class_map.items()}
     for source, possible in targets.items():
-        require(possible.size > 0, f"class_map[{source}]", class_map[source], "a class or several")
+        is_mistake = possible.size > 0 and source not in possible
+        require(is_mistake, f"class_map[{source}]", class_map[source], "one or more other classes")
     columns = _id_columns(len(noisy), ids)
     mapped = np.flatnonzero(np.isin(noisy, list(targets)))
     chosen = mapped[_first(_hash(seed, _ORDER, columns)[mapped], rate)]
@@ -177,7 +178,7 @@ def _first(order: Hashes, rate: float) -> NDArray[np.intp]:
 
 def _hash(seed: int, stream: int, columns: Sequence[Hashes]) -> Hashes:
     """A 64-bit hash of (seed, stream, id) for each sample."""
-    state = _mix(_mix(np.array([seed % 2**64], np.uint64)) ^ np.uint64(stream))
+    state = _mix(_mix(np.array([int(seed) % 2**64], np.uint64)) ^ np.uint64(stream))
     for column in columns:
         state = _mix(state ^ column)
     return state

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from sl_core.checks import require
+from sl_core.lambert import compute_dtype
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -24,9 +25,10 @@ def reduce_losses(losses: Tensor, reduction: str, mask: Tensor | None = None) ->
     """
     if check_reduction(reduction) == "none":
         return losses
-    total = losses.sum()
-    if reduction == "sum":
-        return total
+    if reduction == "sum" or losses.numel() == 0:
+        return losses.sum()
     if mask is None:
-        return total / max(losses.numel(), 1)
-    return total / mask.sum().clamp(min=1)
+        return losses.mean()
+    # The sum of many half-precision losses overflows where their mean does not.
+    total = losses.sum(dtype=compute_dtype(losses.dtype))
+    return (total / mask.sum().clamp(min=1)).to(losses.dtype)

@@ -1,6 +1,8 @@
 """SuperLoss as a module: a threshold for every group of samples, kept over the whole training."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,8 @@ from sl_core.reduction import check_reduction, reduce_losses
 from sl_core.superloss_function import check_lam, super_loss_and_confidence
 
 TAU_POLICIES = ("logc", "avg", "expavg")
+# Before a group has so many samples, its mean absolute deviation says little.
+MIN_COUNT_FOR_AUTO = 10
 
 
 class SuperLoss(nn.Module):
@@ -23,7 +27,8 @@ class SuperLoss(nn.Module):
     every step, if need be with an empty tensor. Everything that is learned (``tau``, ``count``,
     ``initialised``, ``deviation``, ``steps``) is a buffer and part of the state dict.
 
-    A group without any sample so far has weight 1 and its plain loss. An empty batch changes no
+    A group without any sample so far has weight 1, which with a running tau is its plain loss. An
+    automatic lam sets in when a group has had 10 samples. An empty batch changes no
     tau and gives a zero that has a graph. A non-finite loss shows in the result, but never enters
     tau.
 
@@ -65,7 +70,7 @@ class SuperLoss(nn.Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        self.policy, fixed_tau = _parse_tau(tau, num_classes)
+        self.policy, self.first_tau = _parse_tau(tau, num_classes)
         require(lam_scale > 0, "lam_scale", lam_scale, "a number above 0")
         require(0 <= momentum < 1, "momentum", momentum, "a number in [0, 1)")
         require(num_groups >= 1, "num_groups", num_groups, "at least 1")
@@ -77,7 +82,7 @@ class SuperLoss(nn.Module):
         self.warmup_steps = warmup_steps
         self.reduction = check_reduction(reduction)
         self.confidence: Tensor | None = None
-        self.register_buffer("tau", torch.full((num_groups,), fixed_tau))
+        self.register_buffer("tau", torch.full((num_groups,), self.first_tau))
         self.register_buffer("count", torch.zeros(num_groups, dtype=torch.long))
         self.register_buffer("initialised", torch.full((num_groups,), not self._is_running))
         self.register_buffer("deviation", torch.zeros(num_groups))
@@ -97,12 +102,14 @@ class SuperLoss(nn.Module):
             A scalar, or for reduction none the shape of ``loss``; in the dtype of ``loss``.
         """
         self._check_arguments(loss, groups, mask)
+        if groups is not None:
+            groups = groups.long()
         if mask is not None:
             loss = loss.masked_fill(~mask, 0)
+            groups = None if groups is None else groups.masked_fill(~mask, 0)
         if self.training:
             self._update(loss, groups, mask)
-        group = 0 if groups is None else groups
-        tau, lam = self.tau[group], self.effective_lam()[group]
+        tau, lam = _of_samples(self.tau, groups), _of_samples(self.effective_lam(), groups)
         value, confidence = super_loss_and_confidence(loss, tau, lam)
         if mask is not None:
             value, confidence = value.masked_fill(~mask, 0), confidence.masked_fill(~mask, 0)
@@ -113,9 +120,10 @@ class SuperLoss(nn.Module):
     def effective_lam(self) -> Tensor:
         """The lam of each group that a forward uses now: (num_groups,), inf where it is off."""
         if self.lam is None:
-            # Equal losses have no deviation; any positive lam then gives weight 1 at tau.
-            smallest = torch.finfo(self.deviation.dtype).eps * self.tau.abs()
-            lam = (self.lam_scale * self.deviation).clamp(min=smallest.clamp(min=1e-20))
+            # Equal losses differ from their mean by rounding, which must not look like a lot.
+            smallest = (1e-3 * self.tau.abs()).clamp(min=1e-12)
+            lam = (self.lam_scale * self.deviation).clamp(min=smallest)
+            lam = lam.masked_fill(self.count < MIN_COUNT_FOR_AUTO, math.inf)
         else:
             lam = torch.full_like(self.tau, self.lam)
         if self.warmup_steps:
@@ -125,9 +133,27 @@ class SuperLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Shown by print(module)."""
-        tau = f"{self.tau[0].item():.4g}" if self.policy == "fixed" else self.policy
+        tau = f"{self.first_tau:.4g}" if self.policy == "fixed" else self.policy
         lam = f"auto * {self.lam_scale:g}" if self.lam is None else f"{self.lam:g}"
         return f"tau={tau}, lam={lam}, num_groups={self.num_groups}, reduction={self.reduction}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SuperLoss":
+        """Move to a device, but keep the statistics in float32: model.half() is for layers."""
+        kept = {name: getattr(self, name) for name in ("tau", "deviation")}
+        super()._apply(fn, recurse)
+        for name, value in kept.items():
+            if not value.is_meta:
+                setattr(self, name, value.to(getattr(self, name).device))
+        return self
+
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        """Load the statistics; a fixed tau is a setting and stays as it was set."""
+        super()._load_from_state_dict(*arguments, **options)
+        if self.policy == "fixed":
+            self.tau.fill_(self.first_tau)
+        self.initialised.fill_(True)
+        if self._is_running:
+            self.initialised &= self.count > 0
 
     @property
     def _is_running(self) -> bool:
@@ -146,9 +172,11 @@ class SuperLoss(nn.Module):
             if self.policy != "fixed":
                 self._move(self.tau, sums, numbers, rate)
             if self.lam is None:
-                tau = self.tau[0 if flat_groups is None else flat_groups]
-                away, numbers = group_sums((wide - tau).abs(), flat_groups, valid, self.num_groups)
-                self._move(self.deviation, away, numbers, rate)
+                away = (wide - _of_samples(self.tau, flat_groups)).abs()
+                sums, numbers = group_sums(away, flat_groups, valid, self.num_groups)
+                # At first like a plain mean: a first batch of one sample has no deviation.
+                rate = torch.maximum(rate, numbers / self.count.clamp(min=1))
+                self._move(self.deviation, sums, numbers, rate)
             self.initialised |= numbers > 0
         self.steps += 1
 
@@ -176,6 +204,14 @@ class SuperLoss(nn.Module):
                 raise ValueError(f"{name} has shape {found}, expected that of loss, {expected}")
 
 
+def _of_samples(of_groups: Tensor, groups: Tensor | None) -> Tensor:
+    """The value of each sample's group; without groups that of the only one, as a scalar."""
+    if groups is None:
+        return of_groups[0]
+    # index_select is ten times as fast as indexing, and refuses negative groups.
+    return of_groups.index_select(0, groups.flatten()).reshape(groups.shape)
+
+
 def _parse_tau(tau: float | str, num_classes: int | None) -> tuple[str, float]:
     """The policy (fixed, avg or expavg) and the first value."""
     if tau == "logc":
@@ -189,5 +225,5 @@ def _parse_tau(tau: float | str, num_classes: int | None) -> tuple[str, float]:
 
 def _number(name: str, value: float | str, words: tuple[str, ...]) -> float:
     expected = f"a number or {' or '.join(map(repr, words))}"
-    require(isinstance(value, int | float), name, value, expected)
+    require(isinstance(value, int | float) and not math.isnan(value), name, value, expected)
     return float(value)

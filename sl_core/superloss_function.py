@@ -14,9 +14,32 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from sl_core.checks import require
 from sl_core.lambert import compute_dtype, exp_minus_lambertw
+
+
+class _Confidence(torch.autograd.Function):
+    """The confidence as a differentiable function of the loss; only second derivatives need it."""
+
+    @staticmethod
+    def forward(loss: Tensor, tau: Tensor | float, lam: Tensor | float) -> Tensor:
+        return exp_minus_lambertw((loss.to(compute_dtype(loss.dtype)) - tau) / (2 * lam))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.dtype, ctx.lam = inputs[0].dtype, inputs[2]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        # From w = -log sigma and dW/dz = sigma / (1 + w); constant where capped, at w = -1.
+        (confidence,) = ctx.saved_tensors
+        v = 1 - confidence.log()
+        slope = torch.where(v > 0, -confidence.square() / (2 * ctx.lam * v), 0)
+        return (grad * slope).to(ctx.dtype), None, None
 
 
 class _SuperLoss(torch.autograd.Function):
@@ -34,19 +57,17 @@ class _SuperLoss(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        loss, ctx.tau, ctx.lam = inputs
         _, confidence = output
         ctx.mark_non_differentiable(confidence)
-        ctx.save_for_backward(confidence)
-        ctx.dtype = inputs[0].dtype
+        ctx.save_for_backward(loss, confidence)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        # The saved confidence is a constant, so a second derivative would be wrong without a
-        # word; once_differentiable does not notice when only the loss requires a gradient.
+        loss, confidence = ctx.saved_tensors
         if torch.is_grad_enabled():
-            raise RuntimeError("super_loss is differentiable once; create_graph=True needs more")
-        (confidence,) = ctx.saved_tensors
-        return (grad * confidence).to(ctx.dtype), None, None
+            confidence = _Confidence.apply(loss, ctx.tau, ctx.lam)
+        return (grad * confidence).to(loss.dtype), None, None
 
 
 def super_loss_and_confidence(
@@ -72,7 +93,7 @@ def super_loss(loss: Tensor, tau: Tensor | float, lam: Tensor | float) -> Tensor
         lam: positive; broadcasts with ``loss``. No gradient flows to it.
 
     Returns:
-        The losses, in shape and dtype of ``loss``. May be negative. Differentiable once.
+        The losses, in shape and dtype of ``loss``. May be negative. Differentiable twice.
     """
     return super_loss_and_confidence(loss, tau, lam)[0]
 

@@ -25,6 +25,7 @@ from pathlib import Path
 ARCHIVE_NAME = "detectron2-cdo"
 ARCHIVE_VERSION = "0.5"
 ARCHIVE_SHA256 = "53c9e79e9cc943e80419c588ea44b5479507a8628ed14a4e06bd093e29311b18"
+SUMMARY = "detectron2 without its compiled part, patched for current numpy and Pillow"
 UPSTREAM = "git+https://github.com/facebookresearch/detectron2.git"
 
 REPLACEMENTS = (
@@ -45,7 +46,7 @@ PROJECTS = {
 setup(
     name="detectron2",
     version="VERSION",
-    description="detectron2 without its compiled part, patched for current numpy and Pillow",
+    description="SUMMARY",
     url="https://github.com/facebookresearch/detectron2",
     license="Apache-2.0",
     packages=find_packages(include=["detectron2*"]) + list(PROJECTS),
@@ -102,7 +103,10 @@ def verify_archive(archive: Path, expected_sha256: str = ARCHIVE_SHA256) -> None
 def prepare_tree(archive: Path, folder: Path) -> Path:
     """Unpack a verified archive below ``folder``, patch it, and return its root."""
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        # Python before 3.11.4 has no filters; the archive has the pinned hash in any case.
+        if hasattr(tarfile, "data_filter"):
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(folder)
     (root,) = (path for path in folder.iterdir() if path.is_dir())
     for source in root.rglob("*.py"):
         source.write_text(patch_source(source.read_text(encoding="utf-8")), encoding="utf-8")
@@ -111,7 +115,8 @@ def prepare_tree(archive: Path, folder: Path) -> Path:
         encoding="utf-8",
     )
     (root / "setup.py").write_text(
-        SETUP_PY.replace("VERSION", ARCHIVE_VERSION).lstrip(), encoding="utf-8"
+        SETUP_PY.replace("VERSION", ARCHIVE_VERSION).replace("SUMMARY", SUMMARY).lstrip(),
+        encoding="utf-8",
     )
     (root / "setup.cfg").unlink(missing_ok=True)
     return root
@@ -129,13 +134,16 @@ def install_from_registry(constraints: Path | None = None) -> None:
 
 def install_upstream(constraints: Path | None = None) -> None:
     """Install detectron2's main branch by git; its compiled part is built, which takes minutes."""
-    _pip("install", "--no-build-isolation", *_constrained(constraints), UPSTREAM)
+    _pip("install", "--upgrade", "--no-build-isolation", *_constrained(constraints), UPSTREAM)
 
 
 def main(source: str = "registry", constraints: Path | None = None) -> str:
-    """Install detectron2 unless there is one, and return the version that is there afterwards."""
+    """Install detectron2 unless there is one, and return the version that is there afterwards.
+
+    Only a build of this tool's own is replaced, when ``source`` is upstream.
+    """
     found = installed_version()
-    if found is not None:
+    if found is not None and not (source == "upstream" and _is_patched_build()):
         print(f"detectron2 {found} is installed already and is left alone")
         return found
     if source == "upstream":
@@ -152,6 +160,13 @@ def main(source: str = "registry", constraints: Path | None = None) -> str:
 
 def _importable() -> bool:
     return importlib.util.find_spec("detectron2") is not None
+
+
+def _is_patched_build() -> bool:
+    try:
+        return importlib.metadata.metadata("detectron2")["Summary"] == SUMMARY
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 def _constrained(constraints: Path | None) -> list[str]:

@@ -193,7 +193,9 @@ def test_bad_arguments_are_named() -> None:
         noise.symmetric([0, 1], 2, 0.5, 0, ids=["a"])
     with pytest.raises(ValueError, match="dtype of ids is 'float64', expected integers or strings"):
         noise.symmetric([0, 1], 2, 0.5, 0, ids=np.array([0.1, 0.2]))
-    with pytest.raises(ValueError, match=r"class_map\[0\] is \[\], expected a class or several"):
+    with pytest.raises(ValueError, match=r"class_map\[0\] is \[\], expected one or more other"):
         noise.asymmetric([0, 1], {0: []}, 0.5, 0)
+    with pytest.raises(ValueError, match=r"class_map\[0\] is \[0, 1\], expected one or more other"):
+        noise.asymmetric([0, 1], {0: [0, 1]}, 0.5, 0)
     with pytest.raises(ValueError, match=r"\(low, high\) is \(1, 0\), expected low <= high"):
         noise.regression([0.0], 1, 0, 0.5, 0)

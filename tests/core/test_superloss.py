@@ -147,12 +147,12 @@ def test_a_non_finite_loss_shows_but_never_enters_tau() -> None:
 
 def test_automatic_lam_is_the_mean_absolute_deviation() -> None:
     module = SuperLoss("avg", lam="auto", lam_scale=2.0)
-    module(torch.tensor([1.0, 2.0, 6.0]))
+    module(torch.tensor([1.0, 2.0, 6.0]).repeat(4))
     assert module.effective_lam().item() == pytest.approx(2.0 * (2 + 1 + 3) / 3)
     fixed = SuperLoss(1.0, lam="auto", momentum=0.5)
-    fixed(torch.tensor([2.0]))
-    fixed(torch.tensor([4.0]))
-    assert fixed.effective_lam().item() == pytest.approx(0.5 * 1 + 0.5 * 3)
+    for value in (2.0, 4.0, 4.0):
+        fixed(torch.full((10,), value))
+    assert fixed.effective_lam().item() == pytest.approx(0.5 * (0.5 * 1 + 0.5 * 3) + 0.5 * 3)
 
 
 @given(st.floats(1e-3, 1e3))
@@ -162,12 +162,6 @@ def test_automatic_lam_makes_the_confidence_free_of_scale(factor: float) -> None
         small(loss)
         large(loss * factor)
         torch.testing.assert_close(small.confidence, large.confidence, rtol=1e-4, atol=1e-4)
-
-
-def test_automatic_lam_of_equal_losses_gives_weight_1() -> None:
-    module = SuperLoss("expavg", lam="auto")
-    module(torch.full((5,), 0.3))
-    torch.testing.assert_close(module.confidence, torch.ones(5))
 
 
 def test_warmup_lowers_lam_from_near_infinity_to_its_value() -> None:
@@ -273,3 +267,82 @@ def test_printed_form_tells_the_settings() -> None:
         SuperLoss(lam="auto", lam_scale=2, num_groups=3)
     )
     assert "tau=3.045, lam=0.25" in repr(SuperLoss("logc", 0.25, num_classes=21))
+
+
+def test_sums_over_many_samples_are_exact() -> None:
+    """A batch of RetinaNet has millions of anchors; float32 sums would be off by percents."""
+    loss = torch.full((20_000_000,), 0.7)
+    module = SuperLoss("avg", num_groups=2)
+    module._update(loss, torch.zeros(20_000_000, dtype=torch.long), None)
+    assert module.count.tolist() == [20_000_000, 0]
+    assert module.tau[0].item() == pytest.approx(0.7, rel=1e-6)
+
+
+def test_a_fixed_tau_is_a_setting_that_no_checkpoint_changes() -> None:
+    running, other = SuperLoss("expavg"), SuperLoss("logc", num_classes=81)
+    running(torch.full((4,), 7.0))
+    for state in (running.state_dict(), other.state_dict()):
+        fixed = SuperLoss("logc", num_classes=21)
+        fixed.load_state_dict(state)
+        assert fixed.tau.item() == pytest.approx(math.log(21))
+        assert fixed.initialised.all()
+    fresh = SuperLoss("expavg")
+    fresh.load_state_dict(other.state_dict())
+    fresh(torch.full((4,), 2.0))
+    assert fresh.tau.item() == 2, "the first batch initialises"
+
+
+@pytest.mark.parametrize("module", [SuperLoss(0.0), PlainLoss()], ids=["superloss", "none"])
+def test_the_mean_of_many_half_losses_does_not_overflow(module: SuperLoss | PlainLoss) -> None:
+    loss = torch.ones(200_000, dtype=torch.float16)
+    single = module(loss[:1])
+    for mask in (None, torch.ones(200_000, dtype=torch.bool)):
+        torch.testing.assert_close(module(loss, mask=mask), single)
+
+
+def test_masked_samples_need_no_valid_group_and_others_do() -> None:
+    """detectron2 labels ignored boxes -1 and background with the number of classes."""
+    module = SuperLoss(num_groups=3)
+    loss, groups = torch.rand(5), torch.tensor([0, 1, 2, 3, -1])
+    mask = torch.tensor([True, True, True, False, False])
+    assert module(loss, groups, mask).isfinite()
+    module.eval()
+    with pytest.raises((IndexError, RuntimeError)):
+        module(loss, groups)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_groups_of_any_integer_dtype(dtype: torch.dtype) -> None:
+    loss, groups = torch.rand(2, 3), torch.tensor([[0, 1, 0], [1, 1, 0]])
+    values = [SuperLoss(num_groups=2)(loss, g) for g in (groups, groups.to(dtype))]
+    torch.testing.assert_close(values[0], values[1], rtol=0, atol=0)
+
+
+@given(st.integers(1, 600), st.floats(2**-10, 2**10, width=32))
+def test_automatic_lam_of_equal_losses_gives_weight_1(count: int, value: float) -> None:
+    module = SuperLoss("expavg", lam="auto")
+    for _ in range(3):
+        module(torch.full((count,), value))
+        assert module.confidence is not None
+        torch.testing.assert_close(module.confidence, torch.ones(count), rtol=0, atol=2e-3)
+
+
+def test_automatic_lam_waits_for_a_few_samples_and_then_forgets_their_number() -> None:
+    """Classes are rare in detection: groups start with one sample in a batch."""
+    module = SuperLoss("expavg", lam="auto")
+    for value in (1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 1.1, 0.9, 1.1):
+        module(torch.tensor([value]))
+        assert module.confidence is not None
+        assert module.confidence.item() == 1
+    module(torch.tensor([1.05]))
+    assert 0.05 < module.effective_lam().item() < 0.2
+
+
+def test_half_of_a_model_keeps_the_statistics_in_float32() -> None:
+    module = SuperLoss("avg", lam="auto")
+    module(torch.tensor([0.1, 0.7] * 10))
+    before = module.tau.clone()
+    for converted in (module.half(), module.to(torch.bfloat16), module.to("cpu")):
+        assert converted.tau.dtype == converted.deviation.dtype == torch.float32
+        torch.testing.assert_close(converted.tau, before, rtol=0, atol=0)
+    assert "tau=0.5" in repr(SuperLoss(0.5).to("meta"))

@@ -138,8 +138,12 @@ def test_integer_losses_are_refused() -> None:
         super_loss(torch.zeros(1, dtype=torch.long), 0.0, 1.0)
 
 
-def test_second_derivative_is_refused_rather_than_wrong() -> None:
-    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
-    value = super_loss(x**2, 0.5, 1.0).sum()
-    with pytest.raises(RuntimeError, match="differentiable once"):
-        torch.autograd.grad(value, x, create_graph=True)
+def test_second_derivative_capped_part_included() -> None:
+    loss = torch.linspace(-3, 5, 41, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: super_loss(x, 1.0, 0.5), loss)
+
+
+def test_works_with_torch_func() -> None:
+    loss = torch.rand(5, dtype=torch.float64)
+    gradient = torch.func.grad(lambda x: super_loss(x, 0.5, 0.3).sum())(loss)
+    torch.testing.assert_close(gradient, optimal_confidence(loss, 0.5, 0.3))

@@ -32,13 +32,18 @@ class Project:
         (folder / "tools" / "install_detectron2.py").write_text(INSTALLER)
 
     def make(self, *arguments: str, succeeds: bool = True) -> str:
-        call = ["make", *arguments, f"PYTHON={sys.executable}"]
-        done = subprocess.run(call, cwd=self.folder, capture_output=True, text=True)
+        call = ["make", f"PYTHON={sys.executable}", "VENV=.venv", *arguments]
+        # A make that runs this test hands its own settings down, VENV among them.
+        inherited = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}
+        environment = {name: v for name, v in os.environ.items() if name not in inherited}
+        done = subprocess.run(
+            call, cwd=self.folder, capture_output=True, text=True, env=environment
+        )
         assert (done.returncode == 0) == succeeds, done.stdout + done.stderr
         return done.stdout
 
     def touch(self, name: str) -> None:
-        later = (self.folder / ".venv" / ".sl-installed").stat().st_mtime + 10
+        later = (self.folder / ".venv" / ".sl-installed-registry").stat().st_mtime + 10
         os.utime(self.folder / name, (later, later))
 
     @property
@@ -60,6 +65,12 @@ def test_the_environment_is_built_once_and_again_when_its_inputs_change(project:
         project.make("venv")
         assert project.installs == number
         os.utime(project.folder / name, (0, 0))
+
+
+def test_another_detectron2_is_asked_for_in_an_existing_environment(project: Project) -> None:
+    project.make("venv")
+    project.make("venv", "DETECTRON2=upstream")
+    assert project.installs == 2
 
 
 def test_an_interrupted_install_is_repaired_by_the_next_call(project: Project) -> None:
