@@ -6,7 +6,9 @@ from setuptools import find_packages, setup
 
 DETECTION = [
     "fvcore>=0.1.5",
+    "pillow>=10",
     "pycocotools>=2.0.8",
+    "scikit-learn>=1.4",
     "torchvision>=0.19",
     # detectron2 imports pkg_resources, which setuptools 81 removed.
     "setuptools<81",
@@ -40,7 +42,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["sl_*"]),
-    package_data={"sl_core": ["py.typed"]},
+    package_data={"sl_core": ["py.typed"], "sl_detectron": ["py.typed"]},
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "torch>=2.4"],
     extras_require={"detection": DETECTION, "retrieval": RETRIEVAL, "dev": DEV},

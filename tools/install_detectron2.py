@@ -35,6 +35,22 @@ REPLACEMENTS = (
     (re.compile(r"\bImage\.LINEAR\b"), "Image.BILINEAR"),
 )
 
+# What detectron2 asks of its compiled part when it describes the environment in the log.
+COMPILED_PART = '''"""Stands in for the compiled part, which this installation does not have."""
+
+
+def get_compiler_version():
+    return "none: installed without the compiled part"
+
+
+def get_cuda_version():
+    return "none: installed without the compiled part"
+
+
+def has_cuda():
+    return False
+'''
+
 SETUP_PY = """
 from setuptools import find_packages, setup
 
@@ -110,10 +126,7 @@ def prepare_tree(archive: Path, folder: Path) -> Path:
     (root,) = (path for path in folder.iterdir() if path.is_dir())
     for source in root.rglob("*.py"):
         source.write_text(patch_source(source.read_text(encoding="utf-8")), encoding="utf-8")
-    (root / "detectron2" / "_C.py").write_text(
-        '"""Stands in for the compiled part, which this installation does not have."""\n',
-        encoding="utf-8",
-    )
+    (root / "detectron2" / "_C.py").write_text(COMPILED_PART, encoding="utf-8")
     (root / "setup.py").write_text(
         SETUP_PY.replace("VERSION", ARCHIVE_VERSION).replace("SUMMARY", SUMMARY).lstrip(),
         encoding="utf-8",

@@ -1,0 +1,74 @@
+"""The config node of the plugin: ``MODEL.ROBUST_LOSS``."""
+
+from typing import Any
+
+from detectron2.config import CfgNode
+
+
+class OpenTypeNode(CfgNode):
+    """A config node whose keys may change between a number and a word, such as 0.25 and "auto".
+
+    yacs compares the type of a new value with that of ``node[key]``, and accepts any type for
+    None. So an item of this node reads as None; attributes, dumps and copies have the value.
+    """
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return None if isinstance(value, str | int | float) else value
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return dict.__getitem__(self, name)
+        return super().__getattr__(name)
+
+
+def add_robust_loss_config(cfg: CfgNode) -> None:
+    """Add the plugin's keys to a detectron2 config; as they are, nothing changes."""
+    # sgd (detectron2's own) | adamw
+    cfg.SOLVER.OPTIMIZER = "sgd"
+    # Data sets in Pascal VOC's folder layout to register: entries of
+    # [name, folder, split, [class, ...]].
+    cfg.DATASETS.VOC_STYLE = []
+    # What a damaged annotation of them does: skip (it is counted and reported) | stop.
+    cfg.DATASETS.VOC_STYLE_ON_ERROR = "skip"
+
+    cfg.MODEL.ROBUST_LOSS = CfgNode()
+
+    # Classification of boxes: a RoI of Faster R-CNN, an anchor of RetinaNet.
+    node = cfg.MODEL.ROBUST_LOSS.CLS = OpenTypeNode()
+    # none | superloss | mae | gce | gce_trunc | imae | gr. RetinaNet, whose loss is a focal loss
+    # of independent classes, takes none and superloss.
+    node.NAME = "none"
+    # SuperLoss's threshold: "logc" (log of the number of classes, background included) | "avg" |
+    # "expavg" | a number.
+    node.TAU = "expavg"
+    # SuperLoss's regularisation: "auto" (follows the scale of the losses) | a number above 0.
+    node.LAMBDA = "auto"
+    # Factor of an automatic LAMBDA.
+    node.LAMBDA_SCALE = 1.0
+    # Part of the old threshold that "expavg" keeps.
+    node.MOMENTUM = 0.9
+    # Iterations over which SuperLoss sets in; at first it is the plain loss.
+    node.WARMUP_ITERS = 0
+    # Which boxes are weighted: all | foreground. The others keep the plain loss.
+    node.SAMPLES = "foreground"
+    # Which boxes share a threshold: all | fgbg (foreground, background) | class.
+    node.TAU_SCOPE = "class"
+    # Options of the other losses (see sl_core.build_loss): gce and gce_trunc; gce_trunc; imae; gr.
+    node.Q = 0.7
+    node.K = 0.5
+    node.T = 8.0
+    node.BETA = 8.0
+    node.GR_LAMBDA = 0.5
+
+    # Box regression, over foreground boxes.
+    node = cfg.MODEL.ROBUST_LOSS.BOX = OpenTypeNode()
+    # none | superloss
+    node.NAME = "none"
+    # "avg" | "expavg" | a number
+    node.TAU = "expavg"
+    # "auto" | a number above 0
+    node.LAMBDA = "auto"
+    node.LAMBDA_SCALE = 1.0
+    node.MOMENTUM = 0.9
+    node.WARMUP_ITERS = 0

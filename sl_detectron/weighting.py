@@ -1,0 +1,169 @@
+"""From the config node to a module that replaces the plain loss of some boxes by a robust one."""
+
+from typing import Any, NamedTuple
+
+import torch
+from detectron2.config import CfgNode
+from torch import Tensor, nn
+
+from sl_core import SuperLoss, build_loss
+from sl_detectron.compat import current_storage
+
+CLASSIFICATION_LOSSES = ("none", "superloss", "mae", "gce", "gce_trunc", "imae", "gr")
+DENSE_LOSSES = ("none", "superloss")
+SAMPLES = ("all", "foreground")
+TAU_SCOPES = ("all", "fgbg", "class")
+LOG_PERIOD = 20  # iterations, as detectron2's writers
+
+
+class Observation(NamedTuple):
+    """What a training step said about single annotations; one row for each foreground box.
+
+    Attributes:
+        ids: (M,) ids of the annotations that the boxes are matched to.
+        confidence: (M,) weights that the boxes had.
+        probabilities: (M, K) predicted probabilities of the foreground classes.
+    """
+
+    ids: Tensor
+    confidence: Tensor
+    probabilities: Tensor
+
+
+class ClassificationWeighting(nn.Module):
+    """The difference that a robust classification loss makes to the plain one.
+
+    Args:
+        loss: module of ``build_loss`` with reduction none; SuperLoss is given the plain losses,
+            the others logits and targets.
+        num_classes: number of foreground classes K; K itself is background.
+        samples: all | foreground: which boxes are weighted.
+        tau_scope: all | fgbg | class: which boxes share SuperLoss's threshold.
+    """
+
+    def __init__(self, loss: nn.Module, num_classes: int, samples: str, tau_scope: str) -> None:
+        super().__init__()
+        self.loss = loss
+        self.num_classes = num_classes
+        self.samples = samples
+        self.tau_scope = tau_scope
+
+    def chosen(self, classes: Tensor) -> Tensor:
+        """Which boxes are weighted: bool, shape of ``classes``, which are -1 for ignored ones."""
+        last = self.num_classes if self.samples == "all" else self.num_classes - 1
+        return (classes >= 0) & (classes <= last)
+
+    def forward(self, plain: Tensor, classes: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of robust minus plain losses, and the confidence of each box.
+
+        Args:
+            plain: (M,) plain losses of chosen boxes.
+            classes: (M,) their classes in [0, K].
+            logits: (M, C) their logits.
+        """
+        if isinstance(self.loss, SuperLoss):
+            robust = self.loss(plain, self._groups(classes))
+            assert self.loss.confidence is not None
+            confidence = self.loss.confidence
+            self._log(classes, confidence)
+        else:
+            robust, confidence = self.loss(logits, classes), torch.ones_like(plain.detach())
+        return (robust - plain).sum(), confidence
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"samples={self.samples}, tau_scope={self.tau_scope}"
+
+    def _groups(self, classes: Tensor) -> Tensor | None:
+        if self.tau_scope == "all":
+            return None
+        return classes if self.tau_scope == "class" else (classes == self.num_classes).long()
+
+    @torch.no_grad()
+    def _log(self, classes: Tensor, confidence: Tensor) -> None:
+        storage = current_storage()
+        if storage is None or storage.iter % LOG_PERIOD:
+            return
+        assert isinstance(self.loss, SuperLoss)
+        foreground = classes < self.num_classes
+        for name, part in (("fg", confidence[foreground]), ("bg", confidence[~foreground])):
+            if len(part):
+                storage.put_scalar(f"sl/confidence_{name}_mean", part.mean().item())
+                below = (part < 0.5).float().mean().item()
+                storage.put_scalar(f"sl/confidence_{name}_below_half", below)
+                storage.put_histogram(f"sl/confidence_{name}", part.cpu(), bins=50)
+        taus = self.loss.tau[self.loss.initialised]
+        names = ("fg", "bg") if self.tau_scope == "fgbg" and len(taus) == 2 else ("mean",)
+        values = taus.tolist() if len(names) == 2 else [taus.mean().item()] if len(taus) else []
+        for name, value in zip(names, values, strict=False):
+            storage.put_scalar(f"sl/tau_{name}", value)
+        if self.tau_scope == "class" and len(taus):
+            storage.put_scalar("sl/tau_min", taus.min().item())
+            storage.put_scalar("sl/tau_max", taus.max().item())
+
+
+def build_classification_weighting(
+    cfg: CfgNode, num_classes: int, known: tuple[str, ...] = CLASSIFICATION_LOSSES
+) -> ClassificationWeighting | None:
+    """From ``MODEL.ROBUST_LOSS.CLS``; None keeps the stock loss.
+
+    Args:
+        cfg: the whole config.
+        num_classes: number of foreground classes.
+        known: losses that the detector can use: DENSE_LOSSES for independent classes.
+    """
+    node, key = cfg.MODEL.ROBUST_LOSS.CLS, "MODEL.ROBUST_LOSS.CLS"
+    _require(node.NAME, known, f"{key}.NAME")
+    _require(node.SAMPLES, SAMPLES, f"{key}.SAMPLES")
+    _require(node.TAU_SCOPE, TAU_SCOPES, f"{key}.TAU_SCOPE")
+    if node.NAME == "none":
+        return None
+    softmax = known is not DENSE_LOSSES
+    options: dict[str, dict[str, Any]] = {
+        "superloss": {
+            **_superloss_options(node),
+            "num_classes": num_classes + softmax,
+            "num_groups": {"all": 1, "fgbg": 2, "class": num_classes + 1}[node.TAU_SCOPE],
+        },
+        "gce": {"q": node.Q},
+        "gce_trunc": {"q": node.Q, "k": node.K},
+        "imae": {"T": node.T},
+        "gr": {"beta": node.BETA, "lam": node.GR_LAMBDA},
+    }
+    loss = _build(key, node.NAME, options.get(node.NAME, {}))
+    return ClassificationWeighting(loss, num_classes, node.SAMPLES, node.TAU_SCOPE)
+
+
+def build_box_weighting(cfg: CfgNode) -> SuperLoss | None:
+    """From ``MODEL.ROBUST_LOSS.BOX``; None keeps the stock loss."""
+    node, key = cfg.MODEL.ROBUST_LOSS.BOX, "MODEL.ROBUST_LOSS.BOX"
+    _require(node.NAME, ("none", "superloss"), f"{key}.NAME")
+    if node.NAME == "none":
+        return None
+    _require(node.TAU, ("avg", "expavg"), f"{key}.TAU", or_number=True)
+    loss = _build(key, "superloss", _superloss_options(node))
+    assert isinstance(loss, SuperLoss)
+    return loss
+
+
+def _superloss_options(node: CfgNode) -> dict[str, Any]:
+    return {
+        "tau": node.TAU,
+        "lam": node.LAMBDA,
+        "lam_scale": node.LAMBDA_SCALE,
+        "momentum": node.MOMENTUM,
+        "warmup_steps": node.WARMUP_ITERS,
+    }
+
+
+def _build(key: str, name: str, options: dict[str, Any]) -> nn.Module:
+    try:
+        return build_loss(name, reduction="none", **options)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _require(value: Any, known: tuple[str, ...], key: str, or_number: bool = False) -> None:
+    if value not in known and not (or_number and isinstance(value, int | float)):
+        words = "a number or one of" if or_number else "one of"
+        raise ValueError(f"{key} is {value!r}, expected {words} {', '.join(known)}")
