@@ -1,6 +1,7 @@
 """What a training says about each annotation: mean confidence and mean predicted class."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,10 +170,18 @@ class RecordAnnotationConfidence(HookBase):
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write atomically: the file is there whole, or not at all."""
+    """Write atomically: the file is there whole, or not at all. nan, unknown to JSON, is null."""
     unfinished = file.with_name(file.name + ".tmp")
-    unfinished.write_text(json.dumps(content), encoding="utf-8")
+    unfinished.write_text(json.dumps(_nan_to_none(content), allow_nan=False), encoding="utf-8")
     unfinished.replace(file)
+
+
+def _nan_to_none(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _nan_to_none(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_nan_to_none(value) for value in content]
+    return None if isinstance(content, float) and math.isnan(content) else content
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

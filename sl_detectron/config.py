@@ -1,25 +1,6 @@
 """The config node of the plugin: ``MODEL.ROBUST_LOSS``."""
 
-from typing import Any
-
 from detectron2.config import CfgNode
-
-
-class OpenTypeNode(CfgNode):
-    """A config node whose keys may change between a number and a word, such as 0.25 and "auto".
-
-    yacs compares the type of a new value with that of ``node[key]``, and accepts any type for
-    None. So an item of this node reads as None; attributes, dumps and copies have the value.
-    """
-
-    def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        return None if isinstance(value, str | int | float) else value
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self:
-            return dict.__getitem__(self, name)
-        return super().__getattr__(name)
 
 
 def add_robust_loss_config(cfg: CfgNode) -> None:
@@ -35,15 +16,16 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     cfg.MODEL.ROBUST_LOSS = CfgNode()
 
     # Classification of boxes: a RoI of Faster R-CNN, an anchor of RetinaNet.
-    node = cfg.MODEL.ROBUST_LOSS.CLS = OpenTypeNode()
+    node = cfg.MODEL.ROBUST_LOSS.CLS = CfgNode()
     # none | superloss | mae | gce | gce_trunc | imae | gr. RetinaNet, whose loss is a focal loss
     # of independent classes, takes none and superloss.
     node.NAME = "none"
     # SuperLoss's threshold: "logc" (log of the number of classes, background included) | "avg" |
-    # "expavg" | a number.
-    node.TAU = "expavg"
+    # "expavg" | a number. None, which may become a word or a number, means "expavg".
+    node.TAU = None
     # SuperLoss's regularisation: "auto" (follows the scale of the losses) | a number above 0.
-    node.LAMBDA = "auto"
+    # None means "auto".
+    node.LAMBDA = None
     # Factor of an automatic LAMBDA.
     node.LAMBDA_SCALE = 1.0
     # Part of the old threshold that "expavg" keeps.
@@ -62,13 +44,13 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     node.GR_LAMBDA = 0.5
 
     # Box regression, over foreground boxes.
-    node = cfg.MODEL.ROBUST_LOSS.BOX = OpenTypeNode()
+    node = cfg.MODEL.ROBUST_LOSS.BOX = CfgNode()
     # none | superloss
     node.NAME = "none"
-    # "avg" | "expavg" | a number
-    node.TAU = "expavg"
-    # "auto" | a number above 0
-    node.LAMBDA = "auto"
+    # "avg" | "expavg" | a number; None means "expavg".
+    node.TAU = None
+    # "auto" | a number above 0; None means "auto".
+    node.LAMBDA = None
     node.LAMBDA_SCALE = 1.0
     node.MOMENTUM = 0.9
     node.WARMUP_ITERS = 0

@@ -140,7 +140,8 @@ def build_box_weighting(cfg: CfgNode) -> SuperLoss | None:
     _require(node.NAME, ("none", "superloss"), f"{key}.NAME")
     if node.NAME == "none":
         return None
-    _require(node.TAU, ("avg", "expavg"), f"{key}.TAU", or_number=True)
+    if node.TAU == "logc":
+        raise ValueError(f"{key}.TAU is 'logc', expected avg, expavg or a number")
     loss = _build(key, "superloss", _superloss_options(node))
     assert isinstance(loss, SuperLoss)
     return loss
@@ -148,8 +149,8 @@ def build_box_weighting(cfg: CfgNode) -> SuperLoss | None:
 
 def _superloss_options(node: CfgNode) -> dict[str, Any]:
     return {
-        "tau": node.TAU,
-        "lam": node.LAMBDA,
+        "tau": "expavg" if node.TAU is None else node.TAU,
+        "lam": "auto" if node.LAMBDA is None else node.LAMBDA,
         "lam_scale": node.LAMBDA_SCALE,
         "momentum": node.MOMENTUM,
         "warmup_steps": node.WARMUP_ITERS,
@@ -163,7 +164,6 @@ def _build(key: str, name: str, options: dict[str, Any]) -> nn.Module:
         raise ValueError(f"{key}: {error}") from error
 
 
-def _require(value: Any, known: tuple[str, ...], key: str, or_number: bool = False) -> None:
-    if value not in known and not (or_number and isinstance(value, int | float)):
-        words = "a number or one of" if or_number else "one of"
-        raise ValueError(f"{key} is {value!r}, expected {words} {', '.join(known)}")
+def _require(value: Any, known: tuple[str, ...], key: str) -> None:
+    if value not in known:
+        raise ValueError(f"{key} is {value!r}, expected one of {', '.join(known)}")

@@ -1,214 +1,183 @@
-"""Train a small classifier on digits of which 40 % carry a wrong label, with and without SuperLoss.
+"""Train a detector on digit scenes of which 40 % of the labels are wrong, with and without us.
 
-Baseline and SuperLoss run through the same code with the same seeds, data, noise and batches; only
-the loss differs. Writes results.json and demo.png to the output folder and prints a table.
+Both trainings run at the same time, as tools/train_net.py with the configs of the baseline and of
+the grouped SuperLoss, on the same noisy data set with the same seed. Prints a table and writes
+detections.png, confidence.png and results.json.
 
-    python tools/demo.py --output output/demo --rate 0.4 --seeds 0 1 2
+    python tools/demo.py --output output/demo
 """
 
 import argparse
 import json
-import math
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
-import torch.nn.functional as F
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from detectron2.config import get_cfg
+from detectron2.data import DatasetCatalog
+from detectron2.data.detection_utils import read_image
+from detectron2.engine import DefaultPredictor
+from detectron2.utils.file_io import PathManager
 from tqdm import tqdm
 
-from sl_core import build_loss, noise
+from sl_detectron import add_robust_loss_config
+from sl_detectron.annotation_confidence import write_json
+from sl_detectron.digit_scenes import register_digit_scenes
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
 
-METHODS: dict[str, dict[str, Any]] = {
-    "baseline": {"name": "none"},
-    "SuperLoss": {"name": "superloss", "tau": "expavg", "lam": 0.1},
-}
-COLOURS = {"baseline": "#7f7f7f", "SuperLoss": "#0b6fb8"}
-NUM_CLASSES = 10
-NUM_TRAIN = 1200
-BATCH_SIZE = 60
+ROOT = Path(__file__).parents[1]
+METHODS = {"baseline": "baseline", "SuperLoss (grouped)": "grouped"}
+RIGHT, WRONG = "#2a9d4a", "#d1495b"
+SHOWN_SCENES = 6
+MIN_SCORE = 0.5
 
 
-@dataclass
-class Digits:
-    """Images (N, 1, 8, 8) in [0, 1], with true labels and, for training, noisy ones."""
-
-    train: Tensor
-    noisy_labels: Tensor
-    true_labels: Tensor
-    test: Tensor
-    test_labels: Tensor
-
-
-@dataclass
-class Run:
-    """What one training gives.
-
-    Attributes:
-        method: key of METHODS.
-        seed: of the noise, the network and the batches.
-        accuracy: on the test data after each epoch, in percent.
-        confidence: of each training sample, mean over all epochs.
-        wrong: whether each training sample's label is wrong.
-    """
-
-    method: str
-    seed: int
-    accuracy: list[float]
-    confidence: list[float]
-    wrong: list[bool]
+def train(output: Path, dataset: str, seed: int, options: Sequence[str]) -> None:
+    """Run both trainings side by side, one thread each, and show their progress."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    processes = {}
+    for name, method in METHODS.items():
+        config = ROOT / "configs" / "detection" / f"digits_faster_rcnn_R_18_FPN_{method}.yaml"
+        folder = output / method
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.json").unlink(missing_ok=True)
+        call = [sys.executable, str(ROOT / "tools" / "train_net.py"), "--config-file", str(config)]
+        call += ["OUTPUT_DIR", str(folder), "DATASETS.TRAIN", f"('{dataset}',)", "SEED", str(seed)]
+        with (folder / "console.txt").open("w") as console:
+            processes[name] = subprocess.Popen(
+                [*call, *options], stdout=console, stderr=subprocess.STDOUT, env=environment
+            )
+    with tqdm(unit="it", desc="training both") as progress:
+        while any(process.poll() is None for process in processes.values()):
+            done = [_iterations(output / method) for method in METHODS.values()]
+            progress.update(min(done) - progress.n)
+            time.sleep(1)
+    for name, process in processes.items():
+        if process.returncode:
+            log = output / METHODS[name] / "console.txt"
+            raise SystemExit(f"training of {name} failed; see {log}")
 
 
-def load(rate: float, seed: int) -> Digits:
-    """The same split for every seed; which labels are wrong depends on the seed."""
-    data = load_digits()
-    images = torch.from_numpy(data.images).float().unsqueeze(1) / 16
-    order = np.argsort(noise.selected(len(images), 1.0, seed=0))
-    train, test = order[:NUM_TRAIN], order[NUM_TRAIN:]
-    labels = data.target.astype(np.int64)
-    noisy = noise.symmetric(labels[train], NUM_CLASSES, rate, seed, ids=train)
-    return Digits(
-        train=images[train],
-        noisy_labels=torch.from_numpy(noisy),
-        true_labels=torch.from_numpy(labels[train]),
-        test=images[test],
-        test_labels=torch.from_numpy(labels[test]),
+def wrong_among_least_confident(folder: Path) -> float:
+    """Of the K least confident annotations, K the number of wrong ones: percentage of wrong."""
+    rows = json.loads((folder / "annotation_confidence.json").read_text())
+    wrong = [bool(row["wrong"]) for row in rows]
+    return 100 * sum(wrong[: sum(wrong)]) / max(sum(wrong), 1)
+
+
+def draw_detections(output: Path, file: Path) -> None:
+    """Scenes of the test set with the detections of both, right ones green, wrong ones red."""
+    register_digit_scenes()
+    scenes = DatasetCatalog.get("digits_test")
+    busy = [scene for scene in scenes if len(scene["annotations"]) >= 3][:SHOWN_SCENES]
+    figure, axes = plt.subplots(
+        len(METHODS), len(busy), figsize=(2.2 * len(busy), 5), layout="constrained"
     )
+    for row, (name, method) in zip(axes, METHODS.items(), strict=True):
+        predictor = _predictor(output / method)
+        for ax, scene in zip(row, busy, strict=True):
+            image = read_image(scene["file_name"], "BGR")
+            ax.imshow(image[:, :, ::-1])
+            ax.set(xticks=[], yticks=[])
+            _draw_boxes(ax, predictor(image)["instances"].to("cpu"), scene["annotations"])
+        row[0].set_ylabel(name, fontsize=11)
+    figure.suptitle("Detections on clean test scenes: class right (green) or wrong (red)")
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
 
 
-def train(method: str, digits: Digits, seed: int, epochs: int, progress: tqdm) -> Run:
-    """Train one network; the cross-entropy of each sample goes through the method's loss."""
-    torch.manual_seed(seed)
-    network = _network()
-    criterion = build_loss(**METHODS[method])
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-3)
-    accuracy: list[float] = []
-    confidence = torch.zeros(len(digits.train))
-    for _ in range(epochs):
-        network.train()
-        for batch in torch.randperm(len(digits.train)).split(BATCH_SIZE):
-            logits = network(digits.train[batch])
-            losses = F.cross_entropy(logits, digits.noisy_labels[batch], reduction="none")
-            optimiser.zero_grad()
-            criterion(losses).backward()
-            optimiser.step()
-            assert isinstance(criterion.confidence, Tensor)
-            confidence[batch] += criterion.confidence / epochs
-        network.eval()
-        with torch.no_grad():
-            right = network(digits.test).argmax(-1) == digits.test_labels
-        accuracy.append(100 * right.float().mean().item())
-        progress.update()
-    wrong = digits.noisy_labels != digits.true_labels
-    return Run(method, seed, accuracy, confidence.tolist(), wrong.tolist())
-
-
-def found_among_least_confident(run: Run) -> float:
-    """Of the K least confident samples, K the number of wrong labels: percentage that are wrong."""
-    wrong = np.array(run.wrong)
-    least = np.argsort(run.confidence, kind="stable")[: wrong.sum()]
-    return 100 * wrong[least].mean().item() if len(least) else math.nan
-
-
-def print_table(runs: Sequence[Run], rate: float) -> None:
-    """One row a method: mean and deviation over seeds."""
-    print(f"\n{rate:.0%} wrong labels, {_count(runs)} seeds, accuracy in % on clean test data")
-    print(f"{'':12}{'last epoch':>16}{'best epoch':>16}{'wrong labels found':>22}")
-    for method in METHODS:
-        own = [run for run in runs if run.method == method]
-        last = _mean_and_deviation([run.accuracy[-1] for run in own])
-        best = _mean_and_deviation([max(run.accuracy) for run in own])
-        found = [found_among_least_confident(run) for run in own]
-        weighted = METHODS[method]["name"] != "none"
-        shown = _mean_and_deviation(found) if weighted else "-"
-        print(f"{method:12}{last:>16}{best:>16}{shown:>22}")
-    print("wrong labels found: part of the least confident samples whose label is wrong\n")
-
-
-def draw(runs: Sequence[Run], rate: float, file: Path) -> None:
-    """Accuracy against epochs, and the confidence of right and wrong labels."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for method, colour in COLOURS.items():
-        curves = np.array([run.accuracy for run in runs if run.method == method])
-        epochs = np.arange(1, curves.shape[1] + 1)
-        left.plot(epochs, curves.mean(0), color=colour, label=method, linewidth=2)
-        left.fill_between(epochs, curves.min(0), curves.max(0), color=colour, alpha=0.2, lw=0)
-    left.set(xlabel="epoch", ylabel="accuracy on clean test data (%)", ylim=(None, 100))
-    left.set_title(f"{rate:.0%} of the training labels are wrong ({_count(runs)} seeds)")
-    left.legend(loc="lower right", frameon=False)
-    weighted = [run for run in runs if METHODS[run.method]["name"] == "superloss"]
-    confidence = np.concatenate([run.confidence for run in weighted])
-    wrong = np.concatenate([run.wrong for run in weighted])
-    bins = np.linspace(0, math.e, 41).tolist()
-    for chosen, label, colour in (
-        (~wrong, "right label", "#2a9d4a"),
-        (wrong, "wrong label", "#d1495b"),
-    ):
-        right.hist(confidence[chosen], bins, alpha=0.65, label=label, color=colour)
-    right.axvline(1, color="black", linewidth=0.8, linestyle=":")
-    right.set(xlabel="SuperLoss confidence, mean over the epochs", ylabel="training samples")
-    right.set_title("Confidence tells which labels are wrong")
-    right.legend(frameon=False)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+def draw_confidence(folder: Path, file: Path, rate: float) -> None:
+    """Confidence of annotations with right and with wrong labels over the training."""
+    lines = [json.loads(line) for line in (folder / "metrics.json").read_text().splitlines()]
+    figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name, colour in (("right", RIGHT), ("wrong", WRONG)):
+        key = f"sl/confidence_{name}_labels"
+        points = [(line["iteration"], line[key]) for line in lines if key in line]
+        ax.plot(*zip(*points, strict=True), color=colour, linewidth=2, label=f"{name} labels")
+    ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
+    ax.set(xlabel="iteration", ylabel="mean confidence", ylim=(0, None))
+    ax.set_title(f"SuperLoss finds out which of {rate:.0%} wrong labels are wrong")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
     figure.savefig(file, dpi=130)
     plt.close(figure)
 
 
 def main(
-    output: Path, rate: float = 0.4, seeds: Sequence[int] = (0, 1, 2), epochs: int = 60
-) -> list[Run]:
-    """Train every method with every seed; write results.json and demo.png."""
+    output: Path, rate: float = 0.4, seed: int = 0, options: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Train, print the table, write the pictures and results.json."""
     output.mkdir(parents=True, exist_ok=True)
-    runs = []
-    with tqdm(total=len(METHODS) * len(seeds) * epochs, unit="epoch") as progress:
-        for seed in seeds:
-            digits = load(rate, seed)
-            for method in METHODS:
-                progress.set_description(f"{method}, seed {seed}")
-                runs.append(train(method, digits, seed, epochs, progress))
-    _write_json(output / "results.json", {"rate": rate, "runs": [asdict(run) for run in runs]})
-    draw(runs, rate, output / "demo.png")
-    print_table(runs, rate)
-    print(f"picture: {output / 'demo.png'}   numbers: {output / 'results.json'}")
-    return runs
+    dataset = f"digits_train_sym{round(100 * rate)}_s{seed}"
+    print(f"training both on {dataset}: about 5 minutes on two cores, logs in {output}")
+    train(output, dataset, seed, options)
+    results: dict[str, Any] = {"dataset": dataset, "seed": seed}
+    print(f"\n{rate:.0%} wrong labels, tested on clean scenes")
+    print(f"{'':22}{'AP':>8}{'AP50':>8}{'AP75':>8}{'wrong labels found':>22}")
+    for name, method in METHODS.items():
+        folder = output / method
+        box = json.loads((folder / "results.json").read_text())["bbox"]
+        results[name] = {key: box[key] for key in ("AP", "AP50", "AP75")}
+        found = "-"
+        if method != "baseline":
+            results[name]["wrong_found"] = wrong_among_least_confident(folder)
+            found = f"{results[name]['wrong_found']:.1f} %"
+        numbers = "".join(f"{box[key] or 0:8.1f}" for key in ("AP", "AP50", "AP75"))
+        print(f"{name:22}{numbers}{found:>22}")
+    print("wrong labels found: part of the least confident annotations whose label is wrong\n")
+    write_json(output / "results.json", results)
+    draw_detections(output, output / "detections.png")
+    draw_confidence(output / "grouped", output / "confidence.png", rate)
+    print(f"pictures: {output / 'detections.png'}, {output / 'confidence.png'}")
+    return results
 
 
-def _network() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(64 * 16, 128),
-        nn.ReLU(),
-        nn.Linear(128, NUM_CLASSES),
-    )
+def _iterations(folder: Path) -> int:
+    file = folder / "metrics.json"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return int(json.loads(lines[-1])["iteration"]) + 1 if lines else 0
 
 
-def _count(runs: Sequence[Run]) -> int:
-    return len({run.seed for run in runs})
+def _predictor(folder: Path) -> DefaultPredictor:
+    cfg = get_cfg()
+    add_robust_loss_config(cfg)
+    cfg.merge_from_file(str(folder / "config.yaml"))
+    cfg.MODEL.WEIGHTS = PathManager.get_local_path(str(folder / "model_final.pth"))
+    return DefaultPredictor(cfg)
 
 
-def _mean_and_deviation(values: Sequence[float]) -> str:
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.1f} +- {deviation:.1f}"
+def _draw_boxes(ax: Any, detections: Any, annotations: list[dict[str, Any]]) -> None:
+    for box, label, score in zip(
+        detections.pred_boxes.tensor.tolist(),
+        detections.pred_classes.tolist(),
+        detections.scores.tolist(),
+        strict=True,
+    ):
+        if score < MIN_SCORE:
+            continue
+        true = max(annotations, key=lambda annotation: _overlap(box, annotation["bbox"]))
+        right = _overlap(box, true["bbox"]) >= 0.5 and label == true["category_id"]
+        colour = RIGHT if right else WRONG
+        x0, y0, x1, y1 = box
+        ax.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, color=colour, lw=1.8))
+        style = {"color": "white", "fontsize": 8, "va": "top"}
+        ax.text(x0 + 1, y0 + 1, f"{label}", bbox={"fc": colour, "ec": "none", "pad": 1}, **style)
 
 
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    unfinished = file.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(content), encoding="utf-8")
-    unfinished.replace(file)
+def _overlap(a: Sequence[float], b: Sequence[float]) -> float:
+    """Intersection over union of two boxes."""
+    sides = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+    return float(sides.prod() / (sum(areas) - sides.prod()))
 
 
 def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -217,8 +186,8 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=Path("output/demo"), help="folder to write")
     parser.add_argument("--rate", type=float, default=0.4, help="part of labels that is wrong")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("options", nargs="*", help="config options for both, such as SEED 1")
     return parser.parse_args(arguments)
 
 

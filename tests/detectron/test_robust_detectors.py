@@ -203,7 +203,7 @@ def test_retinanet_normaliser_is_saved_and_restored() -> None:
         (
             "FPN",
             (*box_superloss(1.0), f"{BOX}.TAU", "logc"),
-            "BOX.TAU is 'logc', expected a number",
+            "BOX.TAU is 'logc', expected avg",
         ),
     ],
 )
