@@ -24,7 +24,7 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     # "expavg" | a number. None, which may become a word or a number, means "expavg".
     node.TAU = None
     # SuperLoss's regularisation: "auto" (follows the scale of the losses) | a number above 0.
-    # None means "auto".
+    # None means 0.25.
     node.LAMBDA = None
     # Factor of an automatic LAMBDA.
     node.LAMBDA_SCALE = 1.0
@@ -49,7 +49,7 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     node.NAME = "none"
     # "avg" | "expavg" | a number; None means "expavg".
     node.TAU = None
-    # "auto" | a number above 0; None means "auto".
+    # "auto" | a number above 0; None means "auto", since losses of boxes have many scales.
     node.LAMBDA = None
     node.LAMBDA_SCALE = 1.0
     node.MOMENTUM = 0.9

@@ -121,7 +121,7 @@ def build_classification_weighting(
     softmax = known is not DENSE_LOSSES
     options: dict[str, dict[str, Any]] = {
         "superloss": {
-            **_superloss_options(node),
+            **_superloss_options(node, default_lam=0.25),
             "num_classes": num_classes + softmax,
             "num_groups": {"all": 1, "fgbg": 2, "class": num_classes + 1}[node.TAU_SCOPE],
         },
@@ -142,15 +142,15 @@ def build_box_weighting(cfg: CfgNode) -> SuperLoss | None:
         return None
     if node.TAU == "logc":
         raise ValueError(f"{key}.TAU is 'logc', expected avg, expavg or a number")
-    loss = _build(key, "superloss", _superloss_options(node))
+    loss = _build(key, "superloss", _superloss_options(node, default_lam="auto"))
     assert isinstance(loss, SuperLoss)
     return loss
 
 
-def _superloss_options(node: CfgNode) -> dict[str, Any]:
+def _superloss_options(node: CfgNode, default_lam: float | str) -> dict[str, Any]:
     return {
         "tau": "expavg" if node.TAU is None else node.TAU,
-        "lam": "auto" if node.LAMBDA is None else node.LAMBDA,
+        "lam": default_lam if node.LAMBDA is None else node.LAMBDA,
         "lam_scale": node.LAMBDA_SCALE,
         "momentum": node.MOMENTUM,
         "warmup_steps": node.WARMUP_ITERS,

@@ -64,7 +64,7 @@ def test_every_key_of_the_plugin_is_read_by_something() -> None:
 
 def test_the_command_line_may_give_a_number_or_a_word() -> None:
     for value in (0.25, "auto"):
-        cfg = load(ROOT / "configs/detection/digits_faster_rcnn_R_18_FPN_grouped.yaml")
+        cfg = load(ROOT / "configs/detection/digits_faster_rcnn_R_18_FPN_baseline.yaml")
         cfg.merge_from_list(["MODEL.ROBUST_LOSS.CLS.LAMBDA", value])
         assert value == cfg.MODEL.ROBUST_LOSS.CLS.LAMBDA
     with pytest.raises((KeyError, AssertionError), match="LAMDA"):
