@@ -21,11 +21,12 @@ class SuperLoss(nn.Module):
     """Weights per-sample losses by how easy they are: ``min_s s (l - tau) + lam (log s)^2``.
 
     ``tau`` is where the weight is 1. In training mode a running tau (and an automatic lam) is
-    updated from the finite, unmasked losses of the batch before it is used; in evaluation mode
-    nothing changes. In a distributed run the update is made from the sums over all processes, so
-    that N processes equal one with N times the batch; then every process must call ``forward`` in
-    every step, if need be with an empty tensor. Everything that is learned (``tau``, ``count``,
-    ``initialised``, ``deviation``, ``steps``) is a buffer and part of the state dict.
+    updated from the finite, unmasked losses of the batch before it is used; in evaluation mode and
+    under ``torch.no_grad`` nothing changes. In a distributed run the update is made from the sums
+    over all processes, so that N processes equal one with N times the batch; then every process
+    must call ``forward`` in every step, if need be with an empty tensor. Everything that is
+    learned (``tau``, ``count``, ``initialised``, ``deviation``, ``steps``) is a buffer and part of
+    the state dict.
 
     A group without any sample so far has weight 1, which with a running tau is its plain loss. An
     automatic lam sets in when a group has had 10 samples. An empty batch changes no
@@ -107,7 +108,7 @@ class SuperLoss(nn.Module):
         if mask is not None:
             loss = loss.masked_fill(~mask, 0)
             groups = None if groups is None else groups.masked_fill(~mask, 0)
-        if self.training:
+        if self.training and torch.is_grad_enabled():
             self._update(loss, groups, mask)
         tau, lam = _of_samples(self.tau, groups), _of_samples(self.effective_lam(), groups)
         value, confidence = super_loss_and_confidence(loss, tau, lam)
@@ -115,6 +116,14 @@ class SuperLoss(nn.Module):
             value, confidence = value.masked_fill(~mask, 0), confidence.masked_fill(~mask, 0)
         self.confidence = confidence
         return reduce_losses(value, self.reduction, mask)
+
+    def reset(self) -> None:
+        """Forget everything learned, for a new training that starts from an old one's weights."""
+        self.tau.fill_(self.first_tau)
+        self.count.zero_()
+        self.initialised.fill_(not self._is_running)
+        self.deviation.zero_()
+        self.steps.zero_()
 
     @torch.no_grad()
     def effective_lam(self) -> Tensor:

@@ -1,6 +1,7 @@
 """detectron2 plugin for training on partly wrong labels; importing it registers its parts."""
 
 from sl_detectron.config import add_robust_loss_config as add_robust_loss_config
+from sl_detectron.config import merge_options as merge_options
 from sl_detectron.noisy_datasets import register_noisy as register_noisy
 from sl_detectron.retinanet import RobustRetinaNet as RobustRetinaNet
 from sl_detectron.roi_heads import RobustCascadeROIHeads as RobustCascadeROIHeads

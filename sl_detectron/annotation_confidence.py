@@ -1,5 +1,6 @@
 """What a training says about each annotation: mean confidence and mean predicted class."""
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -24,15 +25,26 @@ class AnnotationConfidence:
     """
 
     def __init__(self, ids: Iterable[int], num_classes: int) -> None:
-        self.ids = torch.tensor(sorted(set(ids)), dtype=torch.int64)
+        ordered = sorted(ids)
+        repeated = {a for a, b in itertools.pairwise(ordered) if a == b}
+        if repeated:
+            raise ValueError(f"annotation ids {sorted(repeated)[:5]} occur more than once")
+        self.ids = torch.tensor(ordered, dtype=torch.int64)
         # Columns: number of boxes, sum of confidences, sums of K probabilities.
-        self.sums = torch.zeros(len(self.ids), 2 + num_classes, dtype=torch.float64)
-        self._pending = torch.zeros_like(self.sums)
+        self.sums = torch.zeros(len(self.ids), 2 + num_classes)
+        # What this process of a distributed run has seen since the latest synchronise.
+        self._pending = torch.zeros_like(self.sums) if comm.get_world_size() > 1 else None
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Positions of annotations in ``ids``; ValueError for an unknown one."""
+        rows = torch.searchsorted(self.ids, ids).clamp(max=max(len(self.ids) - 1, 0))
+        if len(ids) and not torch.equal(self.ids[rows], ids):
+            raise ValueError("the data have annotation ids that the training set does not have")
+        return rows
 
     def add(self, observation: Observation) -> None:
         """Add a training step of this process."""
         ids = observation.ids.cpu()
-        rows = torch.searchsorted(self.ids, ids)
         columns = torch.cat(
             (
                 torch.ones(len(ids), 1),
@@ -41,25 +53,25 @@ class AnnotationConfidence:
             ),
             dim=1,
         )
-        self._pending.index_add_(0, rows, columns.double())
+        sums = self.sums if self._pending is None else self._pending
+        sums.index_add_(0, self.rows(ids), columns)
 
     def synchronise(self) -> None:
         """Add up what the processes of a distributed run have seen; a collective call."""
-        if comm.get_world_size() > 1:
+        if self._pending is not None:
             shared = self._pending.to(comm_device())
             torch.distributed.all_reduce(shared)
-            self._pending = shared.cpu()
-        self.sums += self._pending
-        self._pending.zero_()
+            self.sums += shared.cpu()
+            self._pending.zero_()
 
     def mean_confidence(self, ids: Sequence[int]) -> Tensor:
         """Mean confidence of the given annotations; nan for one that no box was matched to."""
-        rows = torch.searchsorted(self.ids, torch.tensor(ids, dtype=torch.int64))
+        rows = self.rows(torch.tensor(ids, dtype=torch.int64))
         return self.sums[rows, 1] / self.sums[rows, 0]
 
     def mean_probabilities(self, ids: Sequence[int]) -> Tensor:
         """Mean predicted probabilities of the given annotations: (len(ids), K)."""
-        rows = torch.searchsorted(self.ids, torch.tensor(ids, dtype=torch.int64))
+        rows = self.rows(torch.tensor(ids, dtype=torch.int64))
         return self.sums[rows, 2:] / self.sums[rows, :1]
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -67,7 +79,7 @@ class AnnotationConfidence:
         return {"ids": self.ids, "sums": self.sums}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from a checkpoint; only one process of a distributed run keeps the sums."""
+        """Continue from a checkpoint."""
         if not torch.equal(state["ids"], self.ids):
             raise ValueError(
                 f"the checkpoint has confidences of {len(state['ids'])} annotations, the training "
@@ -133,7 +145,7 @@ class RecordAnnotationConfidence(HookBase):
     def _log_truth(self, observations: list[Observation]) -> None:
         storage = self.trainer.storage
         for observation in observations:
-            wrong = self._wrong[torch.searchsorted(self.record.ids, observation.ids.cpu())]
+            wrong = self._wrong[self.record.rows(observation.ids.cpu())]
             confidence = observation.confidence.cpu()
             for name, chosen in (("right", ~wrong), ("wrong", wrong)):
                 if chosen.any():
@@ -166,7 +178,8 @@ class RecordAnnotationConfidence(HookBase):
             )
             if c == c  # annotations that no box was matched to have nothing to tell
         ]
-        return sorted(rows, key=lambda row: row["confidence"])
+        # Losses other than SuperLoss have no confidence; the probability then tells.
+        return sorted(rows, key=lambda row: (row["confidence"], row["probability"]))
 
 
 def write_json(file: Path, content: Any) -> None:

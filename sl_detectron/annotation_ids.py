@@ -8,14 +8,15 @@ import torch
 from detectron2.data import DatasetMapper
 
 
-def add_annotation_ids(dicts: list[dict[str, Any]]) -> None:
+def add_annotation_ids(dicts: list[dict[str, Any]], dataset_name: str) -> None:
     """Give every annotation without an ``id`` one, in place.
 
-    It is a hash of image id, file name and position in the image: the same in every run and on
-    every machine, and different in different data sets.
+    It is a hash of the data set's name, image id, file name with two folders, and position in
+    the image: the same in every run and, whatever the data's root, on every machine.
     """
     for record in dicts:
-        image = f"{record['image_id']}/{PurePath(record['file_name']).name}"
+        file = "/".join(PurePath(record["file_name"]).parts[-3:])
+        image = f"{dataset_name}/{record['image_id']}/{file}"
         for position, annotation in enumerate(record.get("annotations", ())):
             digest = hashlib.blake2b(f"{image}/{position}".encode(), digest_size=8).digest()
             annotation.setdefault("id", int.from_bytes(digest, "little") >> 1)

@@ -12,7 +12,7 @@ For example ``voc_2007_trainval_sym40_s0``. The kinds:
 Annotations are ordered by a hash of (seed, image id, index in the image) and the first are taken:
 the same on every machine, and for one seed the 20 % set lies inside the 40 % set. Crowd regions
 are left out. Every annotation keeps ``clean_category_id`` or ``clean_bbox``. Only the training
-dicts change; evaluation of the base data set reads the original.
+dicts change; evaluation, also of a noisy name, reads the original.
 """
 
 import functools
@@ -56,9 +56,7 @@ def register_noisy(base: str, kind: str, rate: float, seed: int) -> str:
     if name in known:
         return name
     DatasetCatalog.register(name, functools.partial(_load, name, base, kind, rate, seed))
-    metadata = MetadataCatalog.get(base).as_dict()
-    own = {key: value for key, value in metadata.items() if key not in ("name", "json_file")}
-    MetadataCatalog.get(name).set(**own)
+    _copy_metadata(base, name)
     return name
 
 
@@ -118,11 +116,13 @@ def make_noisy(
 
 
 def _load(name: str, base: str, kind: str, rate: float, seed: int) -> list[dict[str, Any]]:
-    metadata = MetadataCatalog.get(name)
     dicts: list[dict[str, Any]] = [
-        {**record, "annotations": [dict(a) for a in record["annotations"]]}
+        {**record, "annotations": [dict(a) for a in record.get("annotations", ())]}
         for record in DatasetCatalog.get(base)
     ]
+    # Some data sets, such as COCO's, know their classes only when they are loaded.
+    _copy_metadata(base, name)
+    metadata = MetadataCatalog.get(name)
     confusion = metadata.get("confusion", None)
     digest = make_noisy(dicts, kind, rate, seed, len(metadata.thing_classes), confusion)
     metadata.noise_digest = digest
@@ -130,6 +130,21 @@ def _load(name: str, base: str, kind: str, rate: float, seed: int) -> list[dict[
     total = sum(len(record["annotations"]) for record in dicts)
     logger.info("%s: %d of %d annotations are wrong, digest %s", name, changed, total, digest)
     return dicts
+
+
+def clean_name(name: str) -> str:
+    """The data set that a noisy one is made of, for evaluation; other names as they are."""
+    base = MetadataCatalog.get(name).get("noise_base", None)
+    return name if base is None else str(base)
+
+
+def _copy_metadata(base: str, name: str) -> None:
+    known, own = MetadataCatalog.get(base).as_dict(), MetadataCatalog.get(name)
+    missing = {
+        key: value for key, value in known.items() if key != "name" and not hasattr(own, key)
+    }
+    own.set(**missing)
+    own.noise_base = base
 
 
 def is_wrong(annotation: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from PIL import Image
 logger = logging.getLogger(__name__)
 ON_ERROR = ("skip", "stop")
 MAX_REPORTED = 10
+MAX_UNUSABLE = 0.5  # part of the images that may be unusable before it is an error
 
 
 class AnnotationError(ValueError):
@@ -36,6 +37,8 @@ def register_voc(
     """
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error is {on_error!r}, expected one of {', '.join(ON_ERROR)}")
+    if isinstance(class_names, str) or not all(isinstance(c, str) for c in class_names):
+        raise ValueError(f"class_names is {class_names!r}, expected a list of names")
     load = functools.partial(load_voc, dirname, split, tuple(class_names), on_error)
     DatasetCatalog.register(name, load)
     metadata = MetadataCatalog.get(name)
@@ -50,7 +53,8 @@ def load_voc(
 
     Raises:
         FileNotFoundError: no such folder or split.
-        AnnotationError: something is damaged and ``on_error`` is stop, or nothing is left.
+        AnnotationError: something is damaged and ``on_error`` is stop, or more than half of the
+            images cannot be used.
     """
     root = Path(dirname)
     list_file = root / "ImageSets" / "Main" / f"{split}.txt"
@@ -67,12 +71,11 @@ def load_voc(
             continue
         problems += damaged
         records.append(record)
-    if problems and on_error == "stop":
+    unusable = len(names) - len(records)
+    if problems and (on_error == "stop" or unusable > MAX_UNUSABLE * len(names)):
         raise AnnotationError(_report(list_file, problems))
     if problems:
         logger.warning("%s", _report(list_file, problems))
-    if not records:
-        raise AnnotationError(f"{list_file}: none of {len(names)} images can be used")
     return records
 
 
@@ -93,8 +96,12 @@ def _load_image(
     except (OSError, ET.ParseError) as error:
         raise AnnotationError(f"{annotation_file}: {error}") from error
     image_file = _image_file(root, name)
-    width, height = _size(annotation, image_file)
-    annotations, problems = [], []
+    annotations: list[dict[str, Any]] = []
+    problems: list[str] = []
+    width, height = _image_size(image_file)
+    stated = tuple(annotation.findtext(f"size/{side}") for side in ("width", "height"))
+    if None not in stated and stated != (str(width), str(height)):
+        problems.append(f"{annotation_file}: size {stated}, but the image has {width} x {height}")
     for number, node in enumerate(annotation.iter("object")):
         try:
             annotations.append(_annotation(node, class_names, width, height))
@@ -118,16 +125,13 @@ def _image_file(root: Path, name: str) -> Path:
     raise AnnotationError(f"{root / 'JPEGImages' / name}.jpg: no such image")
 
 
-def _size(annotation: ET.Element, image_file: Path) -> tuple[int, int]:
-    """Width and height as annotated, or else as the image's header says."""
-    width, height = (annotation.findtext(f"size/{side}") for side in ("width", "height"))
+def _image_size(image_file: Path) -> tuple[int, int]:
+    """Width and height as the image's header says; annotations may be missing or wrong there."""
     try:
-        if width and height and int(width) > 0 and int(height) > 0:
-            return int(width), int(height)
         with Image.open(image_file) as image:
             return image.size
-    except (OSError, ValueError) as error:
-        raise AnnotationError(f"{image_file}: no size: {error}") from error
+    except OSError as error:
+        raise AnnotationError(f"{image_file}: {error}") from error
 
 
 def _annotation(
@@ -141,7 +145,7 @@ def _annotation(
     x0, y0, x1, y1 = corners[0] - 1, corners[1] - 1, corners[2], corners[3]
     x0, x1 = max(x0, 0.0), min(x1, float(width))
     y0, y1 = max(y0, 0.0), min(y1, float(height))
-    if x1 - x0 <= 1 or y1 - y0 <= 1:
+    if not (x1 - x0 > 1 and y1 - y0 > 1):  # nan included
         raise ValueError(f"box {corners} has no area inside {width} x {height}")
     return {
         "bbox": [x0, y0, x1, y1],

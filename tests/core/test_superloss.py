@@ -68,6 +68,23 @@ def test_evaluation_mode_changes_nothing() -> None:
     torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
 
 
+def test_without_gradients_nothing_changes() -> None:
+    """Forwards that are no training steps, such as those that re-estimate batch norms."""
+    module = SuperLoss("avg", lam="auto")
+    with torch.no_grad():
+        module(torch.rand(4))
+    assert module.count.item() == module.steps.item() == 0
+
+
+@pytest.mark.parametrize("tau", ["avg", 0.5])
+def test_reset_forgets_everything(tau: str | float) -> None:
+    used, fresh = (SuperLoss(tau, lam="auto", warmup_steps=3) for _ in range(2))
+    for loss in batches():
+        used(loss)
+    used.reset()
+    torch.testing.assert_close(used.state_dict(), fresh.state_dict(), rtol=0, atol=0)
+
+
 def test_groups_equal_separate_modules() -> None:
     for lam in (0.25, "auto"):
         together = SuperLoss("expavg", lam, num_groups=3, reduction="none")

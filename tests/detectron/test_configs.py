@@ -7,7 +7,7 @@ import pytest
 import torch
 from detectron2.config import CfgNode, get_cfg
 
-from sl_detectron import add_robust_loss_config
+from sl_detectron import add_robust_loss_config, merge_options
 from tests.detectron.small_models import build, images, losses_and_gradients
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +29,11 @@ def test_every_yaml_builds_its_model_and_trains_a_step(file: Path) -> None:
     model = build(cfg)
     losses, gradients = losses_and_gradients(model, images((2,)))
     assert all(value.isfinite() for value in losses.values())
-    assert gradients
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert set(gradients) == trained, "distributed training needs a gradient for every parameter"
     assert all(value.isfinite().all() for value in gradients.values())
-    robust = cfg.MODEL.ROBUST_LOSS.CLS.NAME
-    assert (robust == "none") == file.stem.startswith("base_") or file.stem.endswith("_baseline")
+    is_stock = file.stem.startswith("base_") or file.stem.endswith("_baseline")
+    assert (cfg.MODEL.ROBUST_LOSS.CLS.NAME == "none") == is_stock
 
 
 def test_leaves_write_to_folders_of_their_own() -> None:
@@ -54,7 +55,8 @@ def test_every_file_is_described_in_the_readme() -> None:
 def test_every_key_of_the_plugin_is_read_by_something() -> None:
     stock, cfg = get_cfg(), get_cfg()
     add_robust_loss_config(cfg)
-    keys = {key for node in cfg.MODEL.ROBUST_LOSS.values() for key in node}
+    node = cfg.MODEL.ROBUST_LOSS
+    keys = {"RECORD_ANNOTATIONS", *node.CLS, *node.BOX}
     keys |= (set(cfg.SOLVER) - set(stock.SOLVER)) | (set(cfg.DATASETS) - set(stock.DATASETS))
     assert len(keys) > 10
     sources = [f.read_text() for f in (ROOT / "sl_detectron").glob("*.py") if f.stem != "config"]
@@ -63,10 +65,12 @@ def test_every_key_of_the_plugin_is_read_by_something() -> None:
 
 
 def test_the_command_line_may_give_a_number_or_a_word() -> None:
-    for value in (0.25, "auto"):
-        cfg = load(ROOT / "configs/detection/digits_faster_rcnn_R_18_FPN_baseline.yaml")
-        cfg.merge_from_list(["MODEL.ROBUST_LOSS.CLS.LAMBDA", value])
-        assert value == cfg.MODEL.ROBUST_LOSS.CLS.LAMBDA
+    for value in (0.5, "auto"):
+        for method in ("baseline", "grouped"):
+            cfg = load(ROOT / f"configs/detection/digits_faster_rcnn_R_18_FPN_{method}.yaml")
+            merge_options(cfg, ["MODEL.ROBUST_LOSS.CLS.LAMBDA", str(value), "SEED", "3"])
+            assert value == cfg.MODEL.ROBUST_LOSS.CLS.LAMBDA
+            assert cfg.SEED == 3
     with pytest.raises((KeyError, AssertionError), match="LAMDA"):
         cfg.merge_from_list(["MODEL.ROBUST_LOSS.CLS.LAMDA", 1.0])
 

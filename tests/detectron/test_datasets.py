@@ -1,6 +1,7 @@
 """Digit scenes, noisy versions, VOC-style folders, and ids that travel with the annotations."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from detectron2.config import get_cfg
 from detectron2.data import DatasetCatalog, MetadataCatalog
+from detectron2.data.datasets import register_coco_instances
 from detectron2.data.detection_utils import read_image
 from detectron2.structures import BoxMode
 from hypothesis import given, settings
@@ -19,7 +21,13 @@ from sl_core import noise
 from sl_detectron import add_robust_loss_config, register_noisy, register_voc
 from sl_detectron.annotation_ids import IdDatasetMapper, add_annotation_ids
 from sl_detectron.digit_scenes import CANVAS, load_digit_scenes, register_digit_scenes
-from sl_detectron.noisy_datasets import is_wrong, make_noisy, noisy_name, register_on_sight
+from sl_detectron.noisy_datasets import (
+    clean_name,
+    is_wrong,
+    make_noisy,
+    noisy_name,
+    register_on_sight,
+)
 from sl_detectron.voc_datasets import AnnotationError, load_voc
 
 register_digit_scenes()
@@ -123,6 +131,32 @@ def test_names_are_registered_on_sight() -> None:
     assert register_noisy("digits_train", "sym", 0.4, 7) == "digits_train_sym40_s7"
 
 
+def test_a_coco_file_of_the_user_can_be_made_noisy(tmp_path: Path) -> None:
+    """Its classes are known only after it is loaded; evaluation reads the clean one."""
+    content = {
+        "images": [{"id": 1, "file_name": "1.jpg", "width": 50, "height": 50}],
+        "categories": [{"id": 7, "name": "cat"}, {"id": 9, "name": "dog"}],
+        "annotations": [
+            {
+                "id": i,
+                "image_id": 1,
+                "category_id": 7,
+                "bbox": [i, 1, 9, 9],
+                "area": 81,
+                "iscrowd": 0,
+            }
+            for i in range(1, 6)
+        ],
+    }
+    (tmp_path / "coco.json").write_text(json.dumps(content))
+    register_coco_instances("my_coco", {}, str(tmp_path / "coco.json"), str(tmp_path))
+    register_on_sight(["my_coco_sym40_s0"])
+    dicts = DatasetCatalog.get("my_coco_sym40_s0")
+    assert [a["category_id"] for a in annotations(dicts)].count(1) == 2
+    assert clean_name("my_coco_sym40_s0") == "my_coco"
+    assert clean_name("my_coco") == "my_coco"
+
+
 def test_bad_noise_names_are_explained() -> None:
     with pytest.raises(ValueError, match="'digits_tarin' is not a registered data set"):
         register_on_sight(["digits_tarin_sym40_s0"])
@@ -153,6 +187,8 @@ def write_voc(root: Path) -> Path:
         "unknown": size + thing("unicorn", (5, 5, 20, 20)),
         "outside": size + thing("cat", (50, 30, 90, 70)),
         "nobox": size + "<object><name>cat</name></object>",
+        "swapped": "<size><width>40</width><height>60</height></size>"
+        + thing("dog", (5, 5, 20, 20)),
         "noimage": size + thing("cat", (5, 5, 20, 20)),
     }
     for name, text in files.items():
@@ -170,25 +206,33 @@ def test_voc_folders_are_read_and_damage_is_reported_by_file(
 ) -> None:
     write_voc(tmp_path)
     records = {r["image_id"]: r for r in load_voc(str(tmp_path), "train", ["cat", "dog"])}
-    assert set(records) == {"good", "nosize", "zero", "reversed", "unknown", "outside", "nobox"}
+    usable = {"good", "nosize", "zero", "reversed", "unknown", "outside", "nobox", "swapped"}
+    assert set(records) == usable
+    assert (records["swapped"]["width"], records["swapped"]["height"]) == (60, 40)
     assert records["good"]["annotations"][0]["bbox"] == [0, 0, 60, 40]
     assert records["good"]["annotations"][0]["difficult"] == 1
     assert (records["nosize"]["width"], records["nosize"]["height"]) == (60, 40)
     assert records["outside"]["annotations"][0]["bbox"] == [49, 29, 60, 40]
     assert [len(records[n]["annotations"]) for n in ("zero", "reversed", "unknown")] == [1, 0, 0]
-    assert "7 damaged entries" in caplog.text
-    for name in ("zero", "reversed", "unknown", "nobox", "noimage", "broken", "absent"):
+    assert "8 damaged entries" in caplog.text
+    for name in ("zero", "reversed", "unknown", "nobox", "swapped", "noimage", "broken", "absent"):
         assert name in caplog.text
 
 
 def test_voc_folders_can_stop_at_damage(tmp_path: Path) -> None:
     write_voc(tmp_path)
-    with pytest.raises(AnnotationError, match="7 damaged entries"):
+    with pytest.raises(AnnotationError, match="8 damaged entries"):
         load_voc(str(tmp_path), "train", ["cat", "dog"], on_error="stop")
     with pytest.raises(
         FileNotFoundError, match=r"val\.txt does not exist; splits there: \['train'\]"
     ):
         load_voc(str(tmp_path), "val", ["cat", "dog"])
+    for image in (tmp_path / "JPEGImages").glob("*o*.jpg"):
+        image.unlink()
+    with pytest.raises(AnnotationError, match="damaged entries"):
+        load_voc(str(tmp_path), "train", ["cat", "dog"])
+    with pytest.raises(ValueError, match=r"class_names is \[0, 1\], expected a list of names"):
+        register_voc("never", str(tmp_path), "train", [0, 1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="on_error is 'ask', expected one of skip, stop"):
         register_voc("never", str(tmp_path), "train", ["cat"], on_error="ask")
 
@@ -206,7 +250,7 @@ def test_ids_travel_with_the_annotations_that_the_mapper_keeps() -> None:
     )
     record["annotations"][1]["iscrowd"] = 1
     record["annotations"][2]["bbox"] = [5.0, 5.0, 5.0, 5.0]
-    add_annotation_ids([record])
+    add_annotation_ids([record], "digits_train")
     mapped = mapper()(record)
     kept = [record["annotations"][0], record["annotations"][3]]
     instances = mapped["instances"]
@@ -223,10 +267,13 @@ def test_ids_travel_with_the_annotations_that_the_mapper_keeps() -> None:
 def test_ids_are_stable_unique_and_not_overwritten() -> None:
     first, second = small_dataset(), list(reversed(small_dataset()))
     first[5]["annotations"][0]["id"] = 42
-    add_annotation_ids(first)
-    add_annotation_ids(second)
+    add_annotation_ids(first, "name")
+    add_annotation_ids(second, "name")
     ids = [a["id"] for a in annotations(first)]
     assert len(set(ids)) == len(ids)
     assert first[5]["annotations"][0]["id"] == 42
     assert first[7]["annotations"][0]["id"] == second[-8]["annotations"][0]["id"]
     assert max(ids) < 2**63
+    other = small_dataset()
+    add_annotation_ids(other, "other name")
+    assert not {a["id"] for a in annotations(other)} & set(ids)
