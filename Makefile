@@ -19,11 +19,11 @@ SOURCES := sl_core sl_detectron tools benchmarks tests setup.py
 .PHONY: help venv check format test demo benchmark clean
 
 help:
-	@echo "make demo       train on labels of which 40 % are wrong; table and picture in output/demo"
+	@echo "make demo       a classifier and a detector on 40 % wrong labels; pictures in output/demo"
 	@echo "make test       check, then all tests"
 	@echo "make check      formatting, lint, types"
 	@echo "make format     apply formatting and safe lint fixes"
-	@echo "make benchmark  speed of the core against its peers (output/benchmarks)"
+	@echo "make benchmark  speed of the core and cost of the detection wrapper (output/benchmarks)"
 	@echo "make venv       only build the environment (PYTHON=, VENV=, DETECTRON2=upstream)"
 	@echo "make clean      remove the environment and caches"
 
@@ -55,10 +55,12 @@ test: check
 	$(BIN)/python -m pytest -n 2
 
 demo: venv
-	$(BIN)/python tools/demo.py --output output/demo
+	$(BIN)/python tools/demo_classification.py --output output/demo/classification
+	$(BIN)/python tools/demo_detection.py --output output/demo/detection
 
 benchmark: venv
 	$(BIN)/python benchmarks/core.py --output output/benchmarks/core.json
+	$(BIN)/python benchmarks/detection.py --output output/benchmarks/detection.json
 
 clean:
 	@if [ -e $(OWNED) ]; then rm -rf $(VENV); fi

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import demo
+from tools import demo_detection as demo
 
 SMALL = ["SOLVER.MAX_ITER", "24", "SOLVER.IMS_PER_BATCH", "2", "SOLVER.STEPS", "(20,)"]
 

@@ -4,7 +4,7 @@ Both trainings run at the same time, as tools/train_net.py with the configs of t
 the grouped SuperLoss, on the same noisy data set with the same seed. Prints a table and writes
 detections.png, confidence.png and results.json.
 
-    python tools/demo.py --output output/demo
+    python tools/demo_detection.py --output output/demo/detection
 """
 
 import argparse
@@ -38,7 +38,6 @@ ROOT = Path(__file__).parents[1]
 METHODS = {"baseline": "baseline", "SuperLoss (grouped)": "grouped"}
 RIGHT, WRONG = "#2a9d4a", "#d1495b"
 SHOWN_SCENES = 6
-MIN_SCORE = 0.5
 
 
 def train(output: Path, dataset: str, seed: int, options: Sequence[str]) -> None:
@@ -75,7 +74,7 @@ def wrong_among_least_confident(folder: Path) -> float:
 
 
 def draw_detections(output: Path, file: Path) -> None:
-    """Scenes of the test set with the detections of both, right ones green, wrong ones red."""
+    """Scenes of the test set with the detections of both, right classes green, wrong ones red."""
     register_digit_scenes()
     scenes = DatasetCatalog.get("digits_test")
     busy = [scene for scene in scenes if len(scene["annotations"]) >= 3][:SHOWN_SCENES]
@@ -87,10 +86,12 @@ def draw_detections(output: Path, file: Path) -> None:
         for ax, scene in zip(row, busy, strict=True):
             image = read_image(scene["file_name"], "BGR")
             ax.imshow(image[:, :, ::-1])
-            ax.set(xticks=[], yticks=[])
+            ax.set(xticks=[], yticks=[], xlim=(0, image.shape[1]), ylim=(image.shape[0], 0))
             _draw_boxes(ax, predictor(image)["instances"].to("cpu"), scene["annotations"])
         row[0].set_ylabel(name, fontsize=11)
-    figure.suptitle("Detections on clean test scenes: class right (green) or wrong (red)")
+    figure.suptitle(
+        "Most certain detection of every digit in clean test scenes: class right (green) or wrong"
+    )
     figure.savefig(file, dpi=130)
     plt.close(figure)
 
@@ -105,7 +106,7 @@ def draw_confidence(folder: Path, file: Path, rate: float) -> None:
         ax.plot(*zip(*points, strict=True), color=colour, linewidth=2, label=f"{name} labels")
     ax.axhline(1, color="black", linewidth=0.8, linestyle=":")
     ax.set(xlabel="iteration", ylabel="mean confidence", ylim=(0, None))
-    ax.set_title(f"SuperLoss finds out which of {rate:.0%} wrong labels are wrong")
+    ax.set_title(f"Training with {rate:.0%} wrong labels: SuperLoss stops believing them")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     figure.savefig(file, dpi=130)
@@ -156,21 +157,20 @@ def _predictor(folder: Path) -> DefaultPredictor:
 
 
 def _draw_boxes(ax: Any, detections: Any, annotations: list[dict[str, Any]]) -> None:
-    for box, label, score in zip(
-        detections.pred_boxes.tensor.tolist(),
-        detections.pred_classes.tolist(),
-        detections.scores.tolist(),
-        strict=True,
-    ):
-        if score < MIN_SCORE:
+    """The most certain detection of every digit."""
+    boxes = detections.pred_boxes.tensor.tolist()
+    scores, labels = detections.scores.tolist(), detections.pred_classes.tolist()
+    for annotation in annotations:
+        on_it = [i for i, box in enumerate(boxes) if _overlap(box, annotation["bbox"]) >= 0.5]
+        if not on_it:
             continue
-        true = max(annotations, key=lambda annotation: _overlap(box, annotation["bbox"]))
-        right = _overlap(box, true["bbox"]) >= 0.5 and label == true["category_id"]
-        colour = RIGHT if right else WRONG
-        x0, y0, x1, y1 = box
+        best = max(on_it, key=lambda i: scores[i])
+        colour = RIGHT if labels[best] == annotation["category_id"] else WRONG
+        x0, y0, x1, y1 = boxes[best]
         ax.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, color=colour, lw=1.8))
-        style = {"color": "white", "fontsize": 8, "va": "top"}
-        ax.text(x0 + 1, y0 + 1, f"{label}", bbox={"fc": colour, "ec": "none", "pad": 1}, **style)
+        text = f"{labels[best]}: {scores[best]:.0%}"
+        place = {"fc": colour, "ec": "none", "pad": 1}
+        ax.text(x0 + 1, y0 + 1, text, bbox=place, color="white", fontsize=8, va="top")
 
 
 def _overlap(a: Sequence[float], b: Sequence[float]) -> float:
@@ -184,7 +184,9 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("output/demo"), help="folder to write")
+    parser.add_argument(
+        "--output", type=Path, default=Path("output/demo/detection"), help="folder to write"
+    )
     parser.add_argument("--rate", type=float, default=0.4, help="part of labels that is wrong")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("options", nargs="*", help="config options for both, such as SEED 1")
