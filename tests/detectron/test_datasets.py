@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sl_core import noise
-from sl_detectron import add_robust_loss_config, register_noisy, register_voc
+from sl_detectron import add_robust_loss_config, digit_scenes, register_noisy, register_voc
 from sl_detectron.annotation_ids import IdDatasetMapper, add_annotation_ids
 from sl_detectron.digit_scenes import CANVAS, load_digit_scenes, register_digit_scenes
 from sl_detectron.noisy_datasets import (
@@ -66,6 +66,13 @@ def test_digit_scenes_are_the_same_every_time_and_within_the_canvas() -> None:
     boxes = np.array([a["bbox"] for a in annotations(scenes)])
     assert boxes.min() >= 0
     assert boxes.max() <= CANVAS
+
+
+def test_training_and_test_scenes_are_made_of_different_digits() -> None:
+    (train, _), (test, _) = digit_scenes._digits("train"), digit_scenes._digits("test")
+    assert len(train) + len(test) == 1797
+    seen = {image.tobytes() for image in train}
+    assert sum(image.tobytes() in seen for image in test) < 5, "scikit-learn has hardly any twice"
 
 
 def test_digit_scenes_are_painted_when_read_and_show_ink_in_their_boxes() -> None:

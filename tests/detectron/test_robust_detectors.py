@@ -141,7 +141,10 @@ def test_observation_tells_the_confidence_of_matched_annotations(kind: str, samp
     source = source[0] if kind == "Cascade" else source
     observation = source.observation
     assert isinstance(observation, Observation)
-    assert set(observation.ids.tolist()) <= {0, 1, 2, 100, 101}
+    ids = set(observation.ids.tolist())
+    assert ids <= {0, 1, 2, 100, 101}
+    assert ids & {0, 1, 2}, "of the first image"
+    assert ids & {100, 101}, "of the second image"
     assert len(observation.ids) == len(observation.confidence) > 0
     assert observation.probabilities.shape == (len(observation.ids), NUM_CLASSES)
     assert not observation.probabilities.requires_grad
