@@ -1,5 +1,6 @@
 """The trainer: detectron2's DefaultTrainer with ids, recorded confidences and an evaluator."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from detectron2.utils import comm
 from sl_core import SuperLoss
 from sl_detectron.annotation_confidence import AnnotationConfidence, RecordAnnotationConfidence
 from sl_detectron.annotation_ids import IdDatasetMapper, add_annotation_ids
+from sl_detectron.checkpoint import AtomicCheckpointer
 from sl_detectron.digit_scenes import register_digit_scenes
 from sl_detectron.noisy_datasets import clean_name, register_on_sight
 from sl_detectron.voc_datasets import register_voc
@@ -71,6 +73,10 @@ class RobustTrainer(DefaultTrainer):
 
     def build_hooks(self) -> list[HookBase]:
         """The default hooks, after the one that records confidences."""
+        # The hooks are built when the trainer's parts are there, and one of them saves them.
+        self.checkpointer = AtomicCheckpointer(
+            self._trainer.model, self.cfg.OUTPUT_DIR, trainer=weakref.proxy(self)
+        )
         hooks: list[HookBase] = super().build_hooks()
         cfg = self.cfg
         if not cfg.MODEL.ROBUST_LOSS.RECORD_ANNOTATIONS:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from sl_detectron.checkpoint import AtomicCheckpointer
+
 ROOT = Path(__file__).parents[2]
 MAX_ITER = 30
 CHECKPOINT_PERIOD = 5
@@ -108,6 +110,21 @@ def test_a_killed_training_resumes_with_thresholds_and_confidences(
     weights = ("MODEL.WEIGHTS", tmp_path / "model_final.pth")
     run(call(evaluated, "--eval-only", *weights, config=config))
     assert json.loads((evaluated / "results.json").read_text()) == results
+
+
+def test_the_name_of_the_last_checkpoint_is_written_in_one_step(tmp_path: Path) -> None:
+    """An empty file, as a kill between opening and writing leaves it, could not be resumed."""
+    checkpointer = AtomicCheckpointer(torch.nn.Linear(1, 1), str(tmp_path))
+    checkpointer.save("first")
+    inode = (tmp_path / "last_checkpoint").stat().st_ino
+    checkpointer.save("second")
+    assert checkpointer.get_checkpoint_file() == str(tmp_path / "second.pth")
+    assert (tmp_path / "last_checkpoint").stat().st_ino != inode, "replaced, not written over"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "first.pth",
+        "last_checkpoint",
+        "second.pth",
+    ]
 
 
 @pytest.mark.parametrize(
