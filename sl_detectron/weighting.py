@@ -81,10 +81,10 @@ class ClassificationWeighting(nn.Module):
 
     @torch.no_grad()
     def _log(self, classes: Tensor, confidence: Tensor) -> None:
+        """Scalars and histograms for TensorBoard, by foreground and background."""
         storage = current_storage()
         if storage is None or storage.iter % LOG_PERIOD:
             return
-        assert isinstance(self.loss, SuperLoss)
         foreground = classes < self.num_classes
         for name, part in (("fg", confidence[foreground]), ("bg", confidence[~foreground])):
             if len(part):
@@ -92,14 +92,20 @@ class ClassificationWeighting(nn.Module):
                 below = (part < 0.5).float().mean().item()
                 storage.put_scalar(f"sl/confidence_{name}_below_half", below)
                 storage.put_histogram(f"sl/confidence_{name}", part.cpu(), bins=50)
-        taus = self.loss.tau[self.loss.initialised]
-        names = ("fg", "bg") if self.tau_scope == "fgbg" and len(taus) == 2 else ("mean",)
-        values = taus.tolist() if len(names) == 2 else [taus.mean().item()] if len(taus) else []
-        for name, value in zip(names, values, strict=False):
+        for name, value in self._taus().items():
             storage.put_scalar(f"sl/tau_{name}", value)
-        if self.tau_scope == "class" and len(taus):
-            storage.put_scalar("sl/tau_min", taus.min().item())
-            storage.put_scalar("sl/tau_max", taus.max().item())
+
+    def _taus(self) -> dict[str, float]:
+        """The thresholds in use: one for each group, or a summary of those of the classes."""
+        assert isinstance(self.loss, SuperLoss)
+        taus, used = self.loss.tau.tolist(), self.loss.initialised.tolist()
+        if self.tau_scope == "class":
+            seen = [tau for tau, is_used in zip(taus, used, strict=True) if is_used]
+            if not seen:
+                return {}
+            return {"mean": sum(seen) / len(seen), "min": min(seen), "max": max(seen)}
+        names = ("fg", "bg") if self.tau_scope == "fgbg" else ("all",)
+        return {name: tau for name, tau, is_used in zip(names, taus, used, strict=True) if is_used}
 
 
 def build_classification_weighting(
