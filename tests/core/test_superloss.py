@@ -344,15 +344,24 @@ def test_automatic_lam_of_equal_losses_gives_weight_1(count: int, value: float) 
         torch.testing.assert_close(module.confidence, torch.ones(count), rtol=0, atol=2e-3)
 
 
-def test_automatic_lam_waits_for_a_few_samples_and_then_forgets_their_number() -> None:
+def test_automatic_lam_waits_for_a_few_samples_and_starts_as_their_plain_mean() -> None:
     """Classes are rare in detection: groups start with one sample in a batch."""
     module = SuperLoss("expavg", lam="auto")
-    for value in (1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 1.1, 0.9, 1.1):
+    tau, deviations = 1.0, []
+    values = [1.0, 1.1, 0.9, 1.2, 0.8, 1.0, 1.1, 0.9, 1.1, 1.05]
+    for number, value in enumerate(values, start=1):
         module(torch.tensor([value]))
+        tau = 0.9 * tau + 0.1 * value
+        deviations.append(abs(value - tau))
         assert module.confidence is not None
-        assert module.confidence.item() == 1
-    module(torch.tensor([1.05]))
-    assert 0.05 < module.effective_lam().item() < 0.2
+        assert (module.confidence.item() == 1) == (number < 10)
+    assert module.effective_lam().item() == pytest.approx(sum(deviations) / 10, rel=1e-4)
+
+
+def test_automatic_lam_does_not_magnify_rounding() -> None:
+    module = SuperLoss("expavg", lam="auto")
+    module(torch.tensor([1.0, 1.0 + 2**-23] * 10))
+    torch.testing.assert_close(module.confidence, torch.ones(20), rtol=0, atol=1e-3)
 
 
 def test_half_of_a_model_keeps_the_statistics_in_float32() -> None:
