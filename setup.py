@@ -42,7 +42,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["sl_*"]),
-    package_data={"sl_core": ["py.typed"], "sl_detectron": ["py.typed"]},
+    package_data={name: ["py.typed"] for name in ("sl_core", "sl_detectron", "sl_retrieval")},
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "torch>=2.4"],
     extras_require={"detection": DETECTION, "retrieval": RETRIEVAL, "dev": DEV},

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from sl_detectron.annotation_confidence import write_json
+from sl_core.json_files import write_json
 
 ROOT = Path(__file__).parents[1]
 FASTER, RETINANET = "digits_faster_rcnn_R_18_FPN", "digits_retinanet_R_18_FPN"

@@ -1,8 +1,6 @@
 """What a training says about each annotation: mean confidence and mean predicted class."""
 
 import itertools
-import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from detectron2.engine import HookBase
 from detectron2.utils import comm
 from torch import Tensor, nn
 
+from sl_core.json_files import write_json
 from sl_detectron.noisy_datasets import is_wrong
 from sl_detectron.weighting import LOG_PERIOD, Observation
 
@@ -180,21 +179,6 @@ class RecordAnnotationConfidence(HookBase):
         ]
         # Losses other than SuperLoss have no confidence; the probability then tells.
         return sorted(rows, key=lambda row: (row["confidence"], row["probability"]))
-
-
-def write_json(file: Path, content: Any) -> None:
-    """Write atomically: the file is there whole, or not at all. nan, unknown to JSON, is null."""
-    unfinished = file.with_name(file.name + ".tmp")
-    unfinished.write_text(json.dumps(_nan_to_none(content), allow_nan=False), encoding="utf-8")
-    unfinished.replace(file)
-
-
-def _nan_to_none(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _nan_to_none(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_nan_to_none(value) for value in content]
-    return None if isinstance(content, float) and math.isnan(content) else content
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

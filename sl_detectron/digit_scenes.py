@@ -1,8 +1,8 @@
 """Digit scenes: a detection data set that needs no files, made of scikit-learn's digits.
 
 1 to 4 digits of different size and brightness on a noisy canvas. Scene i of a split is a function
-of (split, i) alone, and training and test scenes are made of different digits. Images are painted
-when they are read: ``digits://train/17.png`` opens like a file in everything that uses
+of (split, i) alone, and the splits (train, test, and val to choose settings on) are made of
+different digits. Images are painted when they are read: ``digits://train/17.png`` opens like a file in everything that uses
 detectron2's PathManager.
 """
 
@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 CANVAS = 96
 SIZES = (24, 48)
 MAX_DIGITS = 4
-NUM_IMAGES = {"train": 800, "test": 200}
+NUM_IMAGES = {"train": 800, "test": 200, "val": 200}
 PREFIX = "digits://"
 
 
@@ -78,7 +78,7 @@ class DigitSceneHandler(PathHandler):
 
 
 def register_digit_scenes() -> None:
-    """Register ``digits_train`` and ``digits_test``; a second call changes nothing."""
+    """Register ``digits_train``, ``_test`` and ``_val``; a second call changes nothing."""
     if "digits_train" in DatasetCatalog.list():
         return
     PathManager.register_handler(DigitSceneHandler())
@@ -98,10 +98,10 @@ def _png(split: str, index: int) -> bytes:
 
 @functools.lru_cache(maxsize=4)
 def _digits(split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The digits of a split: every third is for testing."""
+    """The digits of a split: of every six, four for training, one for testing, one for val."""
     data = load_digits()
-    is_test = np.arange(len(data.images)) % 3 == 0
-    chosen = is_test if split == "test" else ~is_test
+    remainders = {"train": (1, 2, 4, 5), "test": (0,), "val": (3,)}[split]
+    chosen = np.isin(np.arange(len(data.images)) % 6, remainders)
     return (data.images[chosen] * (255 / 16)).astype(np.uint8), data.target[chosen]
 
 

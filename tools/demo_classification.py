@@ -7,12 +7,10 @@ the loss differs. Writes results.json and accuracy.png to the output folder and 
 """
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -23,6 +21,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from sl_core import build_loss, noise
+from sl_core.json_files import write_json
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -175,7 +174,7 @@ def main(
             for method in METHODS:
                 progress.set_description(f"{method}, seed {seed}")
                 runs.append(train(method, digits, seed, epochs, progress))
-    _write_json(output / "results.json", {"rate": rate, "runs": [asdict(run) for run in runs]})
+    write_json(output / "results.json", {"rate": rate, "runs": [asdict(run) for run in runs]})
     draw(runs, rate, output / "accuracy.png")
     print_table(runs, rate)
     print(f"picture: {output / 'accuracy.png'}   numbers: {output / 'results.json'}")
@@ -203,12 +202,6 @@ def _count(runs: Sequence[Run]) -> int:
 def _mean_and_deviation(values: Sequence[float]) -> str:
     deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
     return f"{np.mean(values):.1f} +- {deviation:.1f}"
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    unfinished = file.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(content), encoding="utf-8")
-    unfinished.replace(file)
 
 
 def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -27,7 +27,7 @@ from detectron2.utils.file_io import PathManager
 from tqdm import tqdm
 
 from sl_detectron import add_robust_loss_config, merge_options
-from sl_detectron.annotation_confidence import write_json
+from sl_core.json_files import write_json
 from sl_detectron.digit_scenes import register_digit_scenes
 
 matplotlib.use("Agg")

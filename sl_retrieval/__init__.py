@@ -1,0 +1,1 @@
+"""Image retrieval that trains on partly wrong labels; formats of cnnimageretrieval-pytorch."""
