@@ -7,7 +7,7 @@ from typing import Any
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write atomically: a kill leaves the old file or the new one. nan, unknown to JSON, is null."""
+    """Write atomically: a kill leaves the old file or the new one. nan becomes null."""
     unfinished = file.with_name(file.name + ".tmp")
     unfinished.write_text(json.dumps(_nan_to_none(content), allow_nan=False), encoding="utf-8")
     unfinished.replace(file)

@@ -2,8 +2,8 @@
 
 1 to 4 digits of different size and brightness on a noisy canvas. Scene i of a split is a function
 of (split, i) alone, and the splits (train, test, and val to choose settings on) are made of
-different digits. Images are painted when they are read: ``digits://train/17.png`` opens like a file in everything that uses
-detectron2's PathManager.
+different digits. Images are painted when they are read: ``digits://train/17.png`` opens like a file
+in everything that uses detectron2's PathManager.
 """
 
 import functools

@@ -26,8 +26,8 @@ from detectron2.engine import DefaultPredictor
 from detectron2.utils.file_io import PathManager
 from tqdm import tqdm
 
-from sl_detectron import add_robust_loss_config, merge_options
 from sl_core.json_files import write_json
+from sl_detectron import add_robust_loss_config, merge_options
 from sl_detectron.digit_scenes import register_digit_scenes
 
 matplotlib.use("Agg")

@@ -22,8 +22,8 @@ from detectron2.engine import default_argument_parser, default_setup, launch
 from detectron2.utils import comm
 from detectron2.utils.logger import setup_logger
 
-from sl_detectron import add_robust_loss_config, merge_options
 from sl_core.json_files import write_json
+from sl_detectron import add_robust_loss_config, merge_options
 from sl_detectron.engine import RobustTrainer, register_datasets
 
 

@@ -1,6 +1,7 @@
 """Digit scenes, noisy versions, VOC-style folders, and ids that travel with the annotations."""
 
 import copy
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,12 @@ def test_digit_scenes_are_the_same_every_time_and_within_the_canvas() -> None:
     assert boxes.max() <= CANVAS
 
 
-def test_training_and_test_scenes_are_made_of_different_digits() -> None:
-    (train, _), (test, _) = digit_scenes._digits("train"), digit_scenes._digits("test")
-    assert len(train) + len(test) == 1797
-    seen = {image.tobytes() for image in train}
-    assert sum(image.tobytes() in seen for image in test) < 5, "scikit-learn has hardly any twice"
+def test_the_splits_are_made_of_different_digits() -> None:
+    digits = {split: digit_scenes._digits(split)[0] for split in ("train", "test", "val")}
+    assert sum(map(len, digits.values())) == 1797
+    seen = {split: {image.tobytes() for image in images} for split, images in digits.items()}
+    for one, other in itertools.combinations(seen.values(), 2):
+        assert len(one & other) < 5, "scikit-learn has hardly any twice"
 
 
 def test_digit_scenes_are_painted_when_read_and_show_ink_in_their_boxes() -> None:
