@@ -1,4 +1,4 @@
-"""Speed and memory of the retrieval evaluation, as ratios within one run on one thread.
+"""Speed and memory of retrieval: evaluation, mining and extraction, as ratios within one run.
 
     python benchmarks/retrieval.py --output output/benchmarks/retrieval.json
 
@@ -11,6 +11,12 @@ others; seconds are those of the processor. "AP" is the largest difference of th
 of a query. Every repetition runs in a fresh process, all rows in turns, and the fastest counts;
 the memory is the peak of the process above what its imports take, pages of the mapped file
 included.
+
+Negatives of 2000 queries from a pool of 20,000: mine_negatives against a full sort of all scores
+and the walk down each list, and against the sort alone. One thread.
+
+Descriptors of JPEG files by a ResNet-18, images per second: loaded by workers and computed in
+batches, against one image after the other. All cores.
 """
 
 import argparse
@@ -25,17 +31,24 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from PIL import Image
 from tqdm import tqdm
 
 from sl_core.json_files import write_json
+from sl_retrieval.extraction import extract_descriptors
 from sl_retrieval.ground_truth import Relevance
+from sl_retrieval.mining import mine_negatives
+from sl_retrieval.network import build_network
 from sl_retrieval.ranking import CHUNK_SIZE
 from sl_retrieval.revisited import evaluate_revisited
 
 Matrix = NDArray[np.float32]
 Result = TypeVar("Result")
 DATABASE, QUERIES = 4993, 70
+NEGATIVES = 5
+EXTRACTED = 96
 CHUNK = 65536  # rows of a distractor chunk, as a user might store them
 
 
@@ -194,6 +207,107 @@ def measure_evaluation(
     return result
 
 
+def measure_mining(
+    queries: int, pool: int, dimensions: int, repetitions: int
+) -> dict[str, dict[str, float]]:
+    """Print and return the comparison."""
+    measured: dict[str, float] = {}
+    for _ in range(repetitions):
+        for name, seconds in in_fresh_process(mining_seconds, queries, pool, dimensions).items():
+            measured[name] = min(seconds, measured.get(name, seconds))
+    ours = measured["mine_negatives"]
+    print(f"\nMining: {queries} queries, pool of {pool}, D = {dimensions}, one thread\n")
+    print("| | seconds | x ours |")
+    print("|---|---|---|")
+    for name, seconds in measured.items():
+        print(f"| {name} | {seconds:.2f} | {seconds / ours:.1f} |")
+    return {name: {"seconds": s, "ratio": s / ours} for name, s in measured.items()}
+
+
+def mining_seconds(queries: int, pool: int, dimensions: int) -> dict[str, float]:
+    """Processor time of each way, scores included; checks that the negatives agree."""
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(0)
+    q, p = (torch.from_numpy(unit_rows(generator, n, dimensions)) for n in (queries, pool))
+    # Clusters of about 30 images, which are near to one another.
+    own, labels = (generator.integers(0, pool // 30, n) for n in (queries, pool))
+    centres = torch.from_numpy(unit_rows(generator, pool // 30, dimensions))
+    q, p = (
+        torch.nn.functional.normalize(x + centres[y], dim=1) for x, y in ((q, own), (p, labels))
+    )
+    start = time.process_time()
+    found = mine_negatives(q, own, p, labels, NEGATIVES)
+    mined = time.process_time() - start
+    start = time.process_time()
+    order = (q @ p.T).argsort(dim=1, descending=True, stable=True)
+    sorted_only = time.process_time() - start
+    walked = np.array(
+        [walk(row, labels, label) for row, label in zip(order.numpy(), own, strict=True)]
+    )
+    both = time.process_time() - start
+    if (walked != found).any():
+        raise AssertionError("mine_negatives and the full sort disagree")
+    return {"mine_negatives": mined, "full sort": sorted_only, "full sort and walk": both}
+
+
+def walk(order: NDArray[np.int64], labels: NDArray[np.int64], own: int) -> list[int]:
+    """The first images of other clusters than the query's, one of each."""
+    taken: list[int] = []
+    clusters = {own}
+    for position in order:
+        if labels[position] not in clusters:
+            taken.append(int(position))
+            clusters.add(int(labels[position]))
+            if len(taken) == NEGATIVES:
+                break
+    return taken
+
+
+def measure_extraction(images: int, repetitions: int) -> dict[str, dict[str, float]]:
+    """Print and return the comparison."""
+    measured: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = in_fresh_process(write_photographs, Path(folder), images)
+        for _ in range(repetitions):
+            for name, (batch, workers) in {
+                "batches of 8, 2 workers": (8, 2),
+                "one by one": (1, 0),
+            }.items():
+                seconds = in_fresh_process(extraction_seconds, files, batch, workers)
+                measured[name] = min(seconds, measured.get(name, seconds))
+    slowest = measured["one by one"]
+    print(f"\nDescriptors of {images} JPEGs of 1024 x 768 at 224 px, ResNet-18, all cores\n")
+    print("| | images / s | x one by one |")
+    print("|---|---|---|")
+    for name, seconds in measured.items():
+        print(f"| {name} | {images / seconds:.1f} | {slowest / seconds:.2f} |")
+    return {
+        name: {"images_per_second": images / s, "ratio": slowest / s}
+        for name, s in measured.items()
+    }
+
+
+def write_photographs(folder: Path, count: int) -> list[str]:
+    """JPEGs with smooth content, as slow to decode as photographs."""
+    generator = np.random.default_rng(0)
+    files = []
+    for number in range(count):
+        coarse = generator.integers(0, 255, (48, 64, 3)).astype(np.uint8)
+        files.append(str(folder / f"{number}.jpg"))
+        Image.fromarray(coarse).resize((1024, 768), Image.Resampling.BICUBIC).save(files[-1])
+    return files
+
+
+def extraction_seconds(files: list[str], batch_size: int, workers: int) -> float:
+    """Wall-clock time, since several processes work."""
+    torch.manual_seed(0)
+    network = build_network("resnet18")
+    extract_descriptors(network, files[:2], size=224)
+    start = time.perf_counter()
+    extract_descriptors(network, files, size=224, batch_size=batch_size, workers=workers)
+    return time.perf_counter() - start
+
+
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result:
     """Run alone, so that the peak memory is that of the function."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -204,8 +318,13 @@ def main(
     output: Path, distractors: int = 1_000_000, dimensions: int = 128, repetitions: int = 3
 ) -> None:
     """Measure, print tables, and write JSON."""
+    extraction = measure_extraction(EXTRACTED, repetitions)
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    result = {"evaluation": measure_evaluation(distractors, dimensions, repetitions)}
+    result = {
+        "extraction": extraction,
+        "mining": measure_mining(2000, 20_000, 512, repetitions),
+        "evaluation": measure_evaluation(distractors, dimensions, repetitions),
+    }
     output.parent.mkdir(parents=True, exist_ok=True)
     write_json(output, result)
 

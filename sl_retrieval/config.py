@@ -98,6 +98,14 @@ def get_cfg() -> CfgNode:
     # Mixed precision, on a GPU.
     cfg.SOLVER.AMP = False
 
+    # For a start without pretrained weights (sl_retrieval/warmup.py): so many epochs of
+    # classification before the first epoch of tuples. "" takes the training set.
+    cfg.WARMUP = CfgNode()
+    cfg.WARMUP.EPOCHS = 0
+    cfg.WARMUP.DATASET = ""
+    cfg.WARMUP.BASE_LR = 1e-3
+    cfg.WARMUP.BATCH_SIZE = 32
+
     cfg.VALIDATION = CfgNode()
     # Every so many epochs, and after the last.
     cfg.VALIDATION.PERIOD = 1
@@ -151,6 +159,8 @@ _AT_LEAST = {
     "SOLVER.EPOCHS": 1,
     "SOLVER.BATCH_SIZE": 1,
     "SOLVER.TUPLES_PER_FORWARD": 1,
+    "WARMUP.EPOCHS": 0,
+    "WARMUP.BATCH_SIZE": 2,
     "VALIDATION.PERIOD": 1,
     "VALIDATION.NUM_QUERIES": 1,
     "VALIDATION.POOL_SIZE": 1,

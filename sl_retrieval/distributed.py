@@ -78,6 +78,13 @@ def gather_parts(parts: dict[int, Tensor], count: int) -> list[Tensor]:
     return [joined[number] for number in range(count)]
 
 
+def share_state(module: torch.nn.Module) -> None:
+    """Give the first process's parameters and buffers to all."""
+    if dist.is_initialized():
+        for tensor in module.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
 def barrier() -> None:
     """Wait for all processes."""
     if dist.is_initialized():

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sl_core import SuperLoss
 from sl_core.json_files import write_json
-from sl_retrieval import distributed
+from sl_retrieval import catalog, distributed
 from sl_retrieval.build import (
     build_criterion,
     build_network_from,
@@ -35,8 +35,9 @@ from sl_retrieval.state_files import fit_state
 from sl_retrieval.tuple_loader import TupleBatch, load_tuples
 from sl_retrieval.tuples import EpochTuples, Indices, check_tuples, draw_epoch, mine_epoch
 from sl_retrieval.validation import Validation
+from sl_retrieval.warmup import warm_up
 
-LAST, BEST = "model_last.pth.tar", "model_best.pth.tar"
+LAST, BEST, WARM = "model_last.pth.tar", "model_best.pth.tar", "model_warmup.pth.tar"
 logger = logging.getLogger(__name__)
 
 
@@ -120,6 +121,8 @@ class RetrievalTrainer:
     def train(self) -> list[dict[str, Any]]:
         """Run the epochs that are missing and return the history."""
         epochs = self.cfg.SOLVER.EPOCHS
+        if not self.history:
+            self._warm_up()
         is_main = distributed.rank() == 0
         writer = None
         if is_main:
@@ -144,6 +147,28 @@ class RetrievalTrainer:
         if writer is not None:
             writer.close()
         return self.history
+
+    def _warm_up(self) -> None:
+        """Learn to classify first, if the config says so; all processes get the first one's."""
+        options = self.cfg.WARMUP
+        if options.EPOCHS == 0:
+            return
+        if distributed.rank() == 0:
+            warm_up(
+                self.network,
+                catalog.get(options.DATASET) if options.DATASET else self.data,
+                epochs=options.EPOCHS,
+                lr=options.BASE_LR,
+                batch_size=options.BATCH_SIZE,
+                size=self.cfg.INPUT.IMAGE_SIZE,
+                workers=self.cfg.DATALOADER.NUM_WORKERS,
+                seed=self.cfg.SEED,
+            )
+            self.output.mkdir(parents=True, exist_ok=True)
+            save_checkpoint(
+                self.output / WARM, self.network, epoch=0, min_loss=math.inf, optimizer={}
+            )
+        distributed.share_state(self.network)
 
     def _mine(self, epoch: int) -> EpochTuples:
         mining = self.cfg.MINING

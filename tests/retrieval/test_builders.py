@@ -61,13 +61,23 @@ def test_every_form_of_list_gives_the_same_data(photos: Path, form: str) -> None
     assert data.pairs is None
 
 
-def test_quoted_names_with_commas_and_spaces(photos: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['image,label\n"x, y","Piazza, Roma"\n', "image\tlabel\nx, y\tPiazza, Roma\n"]
+)
+def test_names_with_commas_and_spaces(photos: Path, content: str) -> None:
     touch(photos / "x, y.jpg")
     file = photos.parent / "list.csv"
-    file.write_text('image,label\n"x, y","Piazza, Roma"\n')
+    file.write_text(content)
     data = from_list_file("mine", file, photos)
     assert data.images == (str(photos / "x, y.jpg"),)
     assert data.label_names == ("Piazza, Roma",)
+
+
+def test_first_line_decides_for_tabs_before_commas(photos: Path) -> None:
+    touch(photos / "x, y.jpg")
+    file = photos.parent / "list.tsv"
+    file.write_text("x, y\tRoma\na\tOslo, Norway\n")
+    assert from_list_file("mine", file, photos).label_names == ("Oslo, Norway", "Roma")
 
 
 def test_split_keeps_its_rows(photos: Path) -> None:

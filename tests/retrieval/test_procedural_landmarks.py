@@ -81,7 +81,10 @@ def test_the_facade_decides_what_a_view_shows() -> None:
 
 
 def test_colours_alone_do_not_find_the_landmark() -> None:
-    """Leave-one-out mAP of colour histograms and of thumbnails; 0.023 is chance."""
+    """Leave-one-out mAP of colour histograms and of thumbnails; 0.023 is chance.
+
+    With a palette of its own for each facade, histograms would reach 0.087.
+    """
     images = views("test", NUM_LANDMARKS["test"])
     labels = np.repeat(np.arange(NUM_LANDMARKS["test"]), NUM_VIEWS["test"])
     codes = (images // 43).astype(np.int64) @ [36, 6, 1]
@@ -89,8 +92,8 @@ def test_colours_alone_do_not_find_the_landmark() -> None:
     cells = images.reshape(len(images), 8, SIZE // 8, 8, SIZE // 8, 3).mean((2, 4))
     thumbnails = cells.reshape(len(images), -1)
     thumbnails = (thumbnails - thumbnails.mean(0)) / thumbnails.std(0)
-    assert mean_average_precision(np.sqrt(histograms), labels) < 0.1
-    assert mean_average_precision(thumbnails, labels) < 0.1
+    assert mean_average_precision(np.sqrt(histograms), labels) < 0.06
+    assert mean_average_precision(thumbnails, labels) < 0.06
 
 
 def mean_average_precision(descriptors: NDArray[np.float64], labels: NDArray[np.int64]) -> float:

@@ -43,7 +43,7 @@ def test_truncated_image_gives_1_and_its_name(
 
 def test_listed_images_that_do_not_exist_are_reported(photos: Path, tmp_path: Path) -> None:
     listed, report = tmp_path / "list.csv", tmp_path / "report.json"
-    listed.write_text("image,label\na,x\nsub/b,x\nnone,y\na,x\n")
+    listed.write_text("image,label\na,x\nsub/b,x\nnone,y\na,x\nnone,y\n")
     arguments = ["--list", str(listed), "--image-root", str(photos), "--output", str(report)]
     assert check_images.run(arguments) == 1
     assert json.loads(report.read_text()) == [

@@ -1,0 +1,34 @@
+"""The warm-up learns, and is a function of its seed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sl_retrieval.builders import from_folders
+from sl_retrieval.extraction import extract_descriptors
+from sl_retrieval.network import build_network
+from sl_retrieval.revisited import evaluate_classic, relevance_from_labels
+from sl_retrieval.warmup import warm_up
+
+
+def test_it_learns_to_tell_landmarks_apart_the_same_at_each_time(picture_folder: Path) -> None:
+    data = from_folders("pictures", picture_folder)
+    weights, maps = [], []
+    for _ in range(2):
+        torch.manual_seed(0)
+        network = build_network("resnet18")
+        accuracy = warm_up(network, data, epochs=6, lr=1e-3, batch_size=12, size=48)
+        assert accuracy > 0.9
+        weights.append(network.state_dict())
+        described = extract_descriptors(network, data.images, size=48)
+        relevance = relevance_from_labels(data.labels, data.labels, range(len(data.labels)))
+        maps.append(evaluate_classic(described, described, relevance)["map"])
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+    assert maps[0] > 0.6
+
+
+def test_a_set_smaller_than_a_batch_is_refused(picture_folder: Path) -> None:
+    data = from_folders("pictures", picture_folder)
+    with pytest.raises(ValueError, match=r"pictures has 48 images, .* WARMUP.BATCH_SIZE, 64"):
+        warm_up(build_network("resnet18"), data, epochs=1, lr=1e-3, batch_size=64, size=48)
