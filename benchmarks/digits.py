@@ -54,10 +54,10 @@ ROWS = (
     Row("Faster R-CNN, ours: foreground, tau per class", f"{FASTER}_grouped", RATES),
     Row("RetinaNet, baseline", f"{RETINANET}_baseline", (40,)),
     Row("RetinaNet, paper: all anchors, tau = avg", f"{RETINANET}_superloss_avg", (40,)),
-    Row("RetinaNet, ours: foreground, tau per class", f"{RETINANET}_grouped", (40,)),
-    Row("Faster R-CNN, GR", f"{FASTER}_gr", (40,)),
-    Row("Faster R-CNN, IMAE", f"{FASTER}_imae", (40,)),
-    Row("Faster R-CNN, GCE", f"{FASTER}_gce", (40,)),
+    Row("RetinaNet, ours: foreground, own tau", f"{RETINANET}_grouped", (40,)),
+    Row("Faster R-CNN, GR, foreground", f"{FASTER}_gr", (40,)),
+    Row("Faster R-CNN, IMAE, foreground", f"{FASTER}_imae", (40,)),
+    Row("Faster R-CNN, GCE, foreground", f"{FASTER}_gce", (40,)),
 )
 
 

@@ -29,7 +29,7 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     # "expavg" | a number. None, which may become a word or a number, means "expavg".
     node.TAU = None
     # SuperLoss's regularisation: "auto" (follows the scale of the losses) | a number above 0.
-    # None means 0.25.
+    # None means 0.25, or 0.03 for RetinaNet, whose focal losses are smaller.
     node.LAMBDA = None
     # Factor of an automatic LAMBDA.
     node.LAMBDA_SCALE = 1.0
@@ -39,8 +39,9 @@ def add_robust_loss_config(cfg: CfgNode) -> None:
     node.WARMUP_ITERS = 0
     # Which boxes are weighted: all | foreground. The others keep the plain loss.
     node.SAMPLES = "foreground"
-    # Which boxes share a threshold: all | fgbg (foreground, background) | class.
-    node.TAU_SCOPE = "class"
+    # Which of the weighted boxes share a threshold: all | fgbg (foreground, background) | class.
+    # None means class, or all for RetinaNet.
+    node.TAU_SCOPE = None
     # Options of the other losses (see sl_core.build_loss): gce and gce_trunc; gce_trunc; imae; gr.
     node.Q = 0.7
     node.K = 0.5

@@ -121,15 +121,17 @@ def build_classification_weighting(
     node, key = cfg.MODEL.ROBUST_LOSS.CLS, "MODEL.ROBUST_LOSS.CLS"
     _require(node.NAME, known, f"{key}.NAME")
     _require(node.SAMPLES, SAMPLES, f"{key}.SAMPLES")
-    _require(node.TAU_SCOPE, TAU_SCOPES, f"{key}.TAU_SCOPE")
+    softmax = known is not DENSE_LOSSES
+    default_scope, default_lam = ("class", 0.25) if softmax else ("all", 0.03)
+    scope = default_scope if node.TAU_SCOPE is None else node.TAU_SCOPE
+    _require(scope, TAU_SCOPES, f"{key}.TAU_SCOPE")
     if node.NAME == "none":
         return None
-    softmax = known is not DENSE_LOSSES
     options: dict[str, dict[str, Any]] = {
         "superloss": {
-            **_superloss_options(node, default_lam=0.25),
+            **_superloss_options(node, default_lam),
             "num_classes": num_classes + softmax,
-            "num_groups": {"all": 1, "fgbg": 2, "class": num_classes + 1}[node.TAU_SCOPE],
+            "num_groups": {"all": 1, "fgbg": 2, "class": num_classes + 1}[scope],
         },
         "gce": {"q": node.Q},
         "gce_trunc": {"q": node.Q, "k": node.K},
@@ -137,7 +139,7 @@ def build_classification_weighting(
         "gr": {"beta": node.BETA, "lam": node.GR_LAMBDA},
     }
     loss = _build(key, node.NAME, options.get(node.NAME, {}))
-    return ClassificationWeighting(loss, num_classes, node.SAMPLES, node.TAU_SCOPE)
+    return ClassificationWeighting(loss, num_classes, node.SAMPLES, scope)
 
 
 def build_box_weighting(cfg: CfgNode) -> SuperLoss | None:

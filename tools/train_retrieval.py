@@ -7,7 +7,7 @@
 
 Your own pictures, a folder for each landmark, a tenth of them with a wrong label:
 
-    python tools/train_retrieval.py --config-file configs/retrieval/own_folder.yaml \\
+    python tools/train_retrieval.py --config-file configs/retrieval/own_folder_superloss.yaml \\
         DATASETS.FOLDERS "[['mine', 'my/pictures']]" DATASETS.TRAIN mine_sym10_s0
 
 A name such as mine_sym10_s0 (data set, kind of noise, percent, seed) is made on sight. OUTPUT_DIR

@@ -172,11 +172,21 @@ def test_cascade_stages_have_their_own_thresholds() -> None:
 
 
 def test_only_foreground_enters_tau_by_default() -> None:
-    model = build(config("FPN", *superloss(0.25)))
+    model = build(config("FPN", f"{CLS}.NAME", "superloss"))
     losses_and_gradients(model, images())
     predictor = model.roi_heads.box_predictor
     count = predictor.classification_weighting.loss.count.sum().item()
     assert count == len(predictor.observation.ids) < 48
+
+
+def test_the_defaults_are_the_best_that_were_measured_for_each_kind_of_loss() -> None:
+    """docs/results-digits.md: cross-entropies and focal losses have different scales."""
+    softmax = build(config("FPN", f"{CLS}.NAME", "superloss")).roi_heads.box_predictor
+    focal = build(config("RetinaNet", f"{CLS}.NAME", "superloss"))
+    for model, scope, lam in ((softmax, "class", 0.25), (focal, "all", 0.03)):
+        weighting = model.classification_weighting
+        assert (weighting.samples, weighting.tau_scope) == ("foreground", scope)
+        assert (weighting.loss.policy, weighting.loss.lam) == ("expavg", lam)
 
 
 def test_retinanet_normaliser_is_saved_and_restored() -> None:
