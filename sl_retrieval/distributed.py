@@ -33,10 +33,13 @@ def world_size() -> int:
 
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
-    """The sum of a tensor over all processes, in place."""
-    if dist.is_initialized():
-        dist.all_reduce(tensor)
-    return tensor
+    """The sum of a tensor over all processes, on its own device."""
+    if not dist.is_initialized():
+        return tensor
+    # NCCL reduces on the GPU only.
+    total = tensor.cuda() if dist.get_backend() == "nccl" else tensor.clone()
+    dist.all_reduce(total)
+    return total.to(tensor.device)
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
