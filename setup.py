@@ -17,6 +17,7 @@ RETRIEVAL = [
     "fvcore>=0.1.5",
     "pillow>=10",
     "pytorch-metric-learning>=2.8",
+    "pyyaml>=6",
     "scipy>=1.11",
     "torchvision>=0.19",
     "tqdm>=4.60",

@@ -23,11 +23,10 @@ from sl_retrieval.network import ImageRetrievalNet, build_network
 
 def device_from(cfg: CfgNode) -> torch.device:
     """MODEL.DEVICE; if that is empty, this process's GPU, or the CPU if there is none."""
-    if cfg.MODEL.DEVICE:
-        return torch.device(cfg.MODEL.DEVICE)
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    name = cfg.MODEL.DEVICE or ("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda":
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device(name)
 
 
 def register_datasets(cfg: CfgNode) -> None:
@@ -49,14 +48,12 @@ def register_datasets(cfg: CfgNode) -> None:
         catalog.register(name, build)
 
 
-def training_data(cfg: CfgNode) -> RetrievalData:
-    """DATASETS.TRAIN without the images that are known to be unreadable."""
-    return _readable(cfg, cfg.DATASETS.TRAIN)
-
-
-def validation_data(cfg: CfgNode) -> RetrievalData:
-    """DATASETS.VAL without the images that are known to be unreadable."""
-    return _readable(cfg, cfg.DATASETS.VAL)
+def readable_data(cfg: CfgNode, name: str) -> RetrievalData:
+    """A data set of the catalog without the images of DATASETS.UNREADABLE."""
+    data = catalog.get(name)
+    for report in cfg.DATASETS.UNREADABLE:
+        data = without_unreadable(data, read_report(Path(report)), cfg.DATASETS.MAX_UNREADABLE)
+    return data
 
 
 def build_network_from(cfg: CfgNode) -> ImageRetrievalNet:
@@ -92,13 +89,6 @@ def build_criterion(cfg: CfgNode) -> RobustCriterion:
         separate=robust.TAU_SCOPE == "kind",
         **options.get(robust.NAME, {}),
     )
-
-
-def _readable(cfg: CfgNode, name: str) -> RetrievalData:
-    data = catalog.get(name)
-    for report in cfg.DATASETS.UNREADABLE:
-        data = without_unreadable(data, read_report(Path(report)))
-    return data
 
 
 def _entry(key: str, entry: Any, expected: str, lengths: tuple[int, ...]) -> list[str]:

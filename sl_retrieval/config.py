@@ -1,8 +1,10 @@
 """The config of a retrieval training; YAML files on top of it, with ``_BASE_``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from fvcore.common.config import CfgNode
 
 
@@ -67,8 +69,10 @@ def get_cfg() -> CfgNode:
     cfg.DATASETS.PICKLES = []
     # Folder of the data sets with a ground truth: <DATA_ROOT>/<name>/gnd_<name>.pkl, .../jpg.
     cfg.DATASETS.DATA_ROOT = "datasets/test"
-    # Reports of tools/check_images.py; the images listed there are left out.
+    # Reports of tools/check_images.py; the images listed there are left out, if they are not more
+    # than this part of a data set.
     cfg.DATASETS.UNREADABLE = []
+    cfg.DATASETS.MAX_UNREADABLE = 0.01
 
     cfg.INPUT = CfgNode()
     # Longest side of an image, in training, validation and test.
@@ -131,17 +135,27 @@ def get_cfg() -> CfgNode:
 def load_config(file: str | Path | None, options: list[str]) -> CfgNode:
     """Defaults, then a YAML file, then ``KEY value`` options; nothing of them is executed."""
     cfg = get_cfg()
+    if len(options) % 2:
+        raise ValueError(f"options are {' '.join(options)}, expected pairs of key and value")
     if file is not None:
-        cfg.merge_from_file(str(file), allow_unsafe=False)
+        _merge(f"{file}", lambda: cfg.merge_from_file(str(file), allow_unsafe=False))
     for key in options[::2]:
         # yacs lets a value change its type only if it was None.
         if key in ("LOSS.ROBUST.TAU", "LOSS.ROBUST.LAMBDA", "LOSS.MARGIN"):
             node, last = (cfg.LOSS.ROBUST if "ROBUST" in key else cfg.LOSS), key.rsplit(".")[-1]
             node[last] = None
-    cfg.merge_from_list(options)
+    _merge("options", lambda: cfg.merge_from_list(options))
     check_config(cfg)
     cfg.freeze()
     return cfg
+
+
+def _merge(source: str, merge: Callable[[], None]) -> None:
+    """Merge, with every error of yacs and YAML as a ValueError that names the source."""
+    try:
+        merge()
+    except (AssertionError, KeyError, ValueError, OSError, yaml.YAMLError) as error:
+        raise ValueError(f"{source}: {error}") from error
 
 
 _CHOICES = {
@@ -180,6 +194,13 @@ def check_config(cfg: CfgNode) -> None:
     for key, least in _AT_LEAST.items():
         if _value(cfg, key) < least:
             raise ValueError(f"{key} is {_value(cfg, key)}, expected at least {least}")
+    for key in ("LOSS.MARGIN", "SOLVER.BASE_LR", "WARMUP.BASE_LR", "DATASETS.MAX_UNREADABLE"):
+        value = _value(cfg, key)
+        if not (value is None or (isinstance(value, int | float) and value > 0)):
+            raise ValueError(f"{key} is {value!r}, expected a number above 0")
+    scales = cfg.TEST.SCALES
+    if not scales or not all(isinstance(s, int | float) and s > 0 for s in scales):
+        raise ValueError(f"TEST.SCALES is {scales}, expected one or more numbers above 0")
     if cfg.VALIDATION.BEST_BY == "loss" and not cfg.DATASETS.VAL:
         raise ValueError('VALIDATION.BEST_BY is "loss", which needs DATASETS.VAL')
 

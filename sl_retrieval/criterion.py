@@ -62,7 +62,7 @@ class RobustCriterion(nn.Module):
 
     Called with x (D x N) and label (-1 query, 1 positive, 0 negative, tuple after tuple), returns
     the sum over pairs or triplets. With ``name="none"`` it is cirtorch's loss; in evaluation mode
-    too, so that losses of the validation compare between methods.
+    and under ``torch.no_grad`` too, so that losses of the validation compare between methods.
 
     Pairs whose loss is exactly 0 (negatives beyond the margin) teach nothing and do not enter the
     thresholds; they would draw tau to 0 and make every other negative look hard.
@@ -111,7 +111,8 @@ class RobustCriterion(nn.Module):
     def forward(self, x: Tensor, label: Tensor) -> Tensor:
         """The weighted sum over pairs or triplets; outside training the plain sum."""
         losses, groups = self.losses_and_groups(x, label)
-        if not self.training:
+        # cirtorch validates under no_grad and leaves its criterion in training mode.
+        if not self.training or not torch.is_grad_enabled():
             return losses.sum()
         total: Tensor = self.robust(losses, groups if self.separate else None, losses > 0)
         return total

@@ -17,8 +17,8 @@ def start_from_torchrun(device: torch.device) -> None:
         or dist.is_initialized()
     ):
         return
-    # Mining on one process may keep the others waiting for long.
-    timeout = datetime.timedelta(hours=2)
+    # A warm-up runs on one process while the others wait.
+    timeout = datetime.timedelta(days=2)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
 
 
@@ -86,6 +86,12 @@ def share_state(module: torch.nn.Module) -> None:
     if dist.is_initialized():
         for tensor in module.state_dict().values():
             dist.broadcast(tensor, 0)
+
+
+def stop() -> None:
+    """Leave the process group, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def barrier() -> None:

@@ -17,23 +17,23 @@ from tqdm import tqdm
 
 from sl_core import SuperLoss
 from sl_core.json_files import write_json
-from sl_retrieval import catalog, distributed
+from sl_retrieval import distributed
 from sl_retrieval.build import (
     build_criterion,
     build_network_from,
     device_from,
-    training_data,
-    validation_data,
+    readable_data,
 )
 from sl_retrieval.checkpoint import load_checkpoint, save_checkpoint
 from sl_retrieval.criterion import POSITIVE
 from sl_retrieval.extraction import ImageTensors, describe_images, extract_descriptors
 from sl_retrieval.label_confidence import LabelConfidence
 from sl_retrieval.network import freeze_batch_norm
+from sl_retrieval.same_training import check_same_training, identity
 from sl_retrieval.solver import build_optimizer, set_learning_rates
 from sl_retrieval.state_files import fit_state
 from sl_retrieval.tuple_loader import TupleBatch, load_tuples
-from sl_retrieval.tuples import EpochTuples, Indices, check_tuples, draw_epoch, mine_epoch
+from sl_retrieval.tuples import EpochTuples, Indices, check_draws, draw_epoch, mine_epoch
 from sl_retrieval.validation import Validation
 from sl_retrieval.warmup import warm_up
 
@@ -60,6 +60,11 @@ class RetrievalTrainer:
     def __init__(self, cfg: CfgNode) -> None:
         self.cfg = cfg
         self.device = device_from(cfg)
+        if cfg.MODEL.BATCH_NORM == "train" and distributed.world_size() > 1:
+            raise ValueError(
+                'MODEL.BATCH_NORM is "train", which gives each process statistics of its own; '
+                'expected "frozen" with several processes'
+            )
         if cfg.SOLVER.AMP and self.device.type != "cuda":
             raise ValueError(f"SOLVER.AMP is True, which needs a GPU; the device is {self.device}")
         together = cfg.SOLVER.TUPLES_PER_FORWARD * distributed.world_size()
@@ -70,8 +75,10 @@ class RetrievalTrainer:
             )
         self.forwards_per_step = cfg.SOLVER.BATCH_SIZE // together
         self.output = Path(cfg.OUTPUT_DIR)
-        self.data = training_data(cfg)
-        check_tuples(self.data, cfg.MINING.NEGATIVES)
+        self.data = readable_data(cfg, cfg.DATASETS.TRAIN)
+        mining = cfg.MINING
+        drawn = (mining.NUM_QUERIES, mining.POOL_SIZE, cfg.SEED, range(cfg.SOLVER.EPOCHS))
+        check_draws(self.data, mining.NEGATIVES, *drawn)
         torch.manual_seed(cfg.SEED)
         self.network = build_network_from(cfg).to(self.device)
         self.criterion = build_criterion(cfg).to(self.device)
@@ -88,27 +95,28 @@ class RetrievalTrainer:
         )
         self.label_confidence = LabelConfidence(self.data)
         self.validation = (
-            Validation(cfg, validation_data(cfg), self.network, self.criterion)
+            Validation(cfg, readable_data(cfg, cfg.DATASETS.VAL), self.network, self.criterion)
             if cfg.DATASETS.VAL
             else None
         )
         self.history: list[dict[str, Any]] = []
+        self.is_warm = cfg.WARMUP.EPOCHS == 0
 
     def resume(self) -> None:
         """Go on from the last checkpoint of OUTPUT_DIR, if there is one."""
         file = self.output / LAST
         if not file.exists():
-            logger.info("nothing to resume in %s; starting", self.output)
+            warm = self.output / WARM
+            if warm.exists() and self.cfg.WARMUP.EPOCHS:
+                fit_state(self.network, load_checkpoint(warm)["state_dict"], warm, "the network")
+                self.is_warm = True
+            logger.info("no finished epoch in %s; starting", self.output)
             return
         checkpoint = load_checkpoint(file)
         state = checkpoint.get("trainer")
         if state is None:
             raise ValueError(f"{file} was not written by this trainer: it has no 'trainer'")
-        if state["images"] != len(self.data.images):
-            raise ValueError(
-                f"{file} was trained on {state['images']} images, but {self.data.name} has "
-                f"{len(self.data.images)}; expected the same training set"
-            )
+        check_same_training(file, state["identity"], self.cfg, self.data)
         architecture = self.network.meta["architecture"]
         fit_state(self.network, checkpoint["state_dict"], file, architecture)
         self.optimizer.load_state_dict(checkpoint["optimizer"])
@@ -121,7 +129,7 @@ class RetrievalTrainer:
     def train(self) -> list[dict[str, Any]]:
         """Run the epochs that are missing and return the history."""
         epochs = self.cfg.SOLVER.EPOCHS
-        if not self.history:
+        if not self.history and not self.is_warm:
             self._warm_up()
         is_main = distributed.rank() == 0
         writer = None
@@ -149,14 +157,12 @@ class RetrievalTrainer:
         return self.history
 
     def _warm_up(self) -> None:
-        """Learn to classify first, if the config says so; all processes get the first one's."""
+        """Learn to classify first; all processes get the first one's weights."""
         options = self.cfg.WARMUP
-        if options.EPOCHS == 0:
-            return
         if distributed.rank() == 0:
             warm_up(
                 self.network,
-                catalog.get(options.DATASET) if options.DATASET else self.data,
+                readable_data(self.cfg, options.DATASET) if options.DATASET else self.data,
                 epochs=options.EPOCHS,
                 lr=options.BASE_LR,
                 batch_size=options.BATCH_SIZE,
@@ -267,7 +273,7 @@ class RetrievalTrainer:
             optimizer=self.optimizer.state_dict(),
             superloss=self.criterion.state_dict(),
             trainer={
-                "images": len(self.data.images),
+                "identity": identity(self.cfg, self.data),
                 "history": self.history,
                 "label_confidence": self.label_confidence.sums,
                 "scaler": self.scaler.state_dict(),
@@ -278,12 +284,13 @@ class RetrievalTrainer:
 def _is_best(history: list[dict[str, Any]], best_by: str) -> bool:
     """Whether the latest epoch is the best that was validated; the first always is."""
     key, sign = ("val_map", 1) if best_by == "map" else ("val_loss", -1)
-    values = [sign * row[key] for row in history if key in row]
-    return not values or (key in history[-1] and values[-1] >= max(values))
+    values = [sign * row[key] for row in history if key in row and not math.isnan(row[key])]
+    latest = history[-1].get(key, math.nan)
+    return not values or sign * latest >= max(values)
 
 
 def _thresholds(robust: torch.nn.Module) -> dict[str, float]:
-    """tau and lam of SuperLoss, by kind of pair, for the log."""
+    """tau of SuperLoss, by kind of pair, for the log."""
     if not isinstance(robust, SuperLoss):
         return {}
     kinds = ("positive", "negative") if robust.num_groups == 2 else ("all",)

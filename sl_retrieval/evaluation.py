@@ -29,7 +29,8 @@ class Extraction:
         scales: at which an image is described.
         batch_size: images loaded together.
         workers: processes that load images.
-        whitening: (mean (D,), projection (d, D)) that is applied to them; None none.
+        whitening: (mean (D,), projection (D, D)) that is applied to them; None none.
+        dimensions: of the whitened descriptors; None all.
     """
 
     size: int
@@ -37,6 +38,7 @@ class Extraction:
     batch_size: int = 16
     workers: int = 0
     whitening: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    dimensions: int | None = None
 
     def describe(
         self,
@@ -58,7 +60,9 @@ class Extraction:
         ).numpy()
         if self.whitening is None:
             return described
-        return np.asarray(apply_whitening(described, *self.whitening), dtype=np.float32)
+        return np.asarray(
+            apply_whitening(described, *self.whitening, self.dimensions), dtype=np.float32
+        )
 
 
 def evaluate_network(
@@ -85,8 +89,8 @@ def evaluate_network(
     if catalog.is_known(dataset):
         data = catalog.get(dataset)
         described = extraction.describe(network, data.images, dataset)
-        everything = np.arange(len(described))
-        relevance = relevance_from_labels(data.labels, data.labels, everything)
+        labels = data.labels if data.clean_labels is None else data.clean_labels
+        relevance = relevance_from_labels(labels, labels, np.arange(len(labels)))
         return {"all": evaluate_classic(described, described, relevance, chunks)}
     truth = load_ground_truth(find_ground_truth(data_root, dataset))
     queries, database = describe_ground_truth(network, truth, data_root, dataset, extraction)
@@ -103,6 +107,23 @@ def describe_ground_truth(
     extraction: Extraction,
 ) -> tuple[Descriptors, Descriptors]:
     """Descriptors of the queries, cut to their boxes, and of the database."""
+    queries, images = _files(truth, data_root, dataset)
+    return (
+        extraction.describe(network, queries, f"{dataset}: queries", truth.boxes),
+        extraction.describe(network, images, f"{dataset}: database"),
+    )
+
+
+def check_test_set(dataset: str, data_root: Path) -> None:
+    """Raise ValueError if a data set's ground truth, labels or images are not there."""
+    if catalog.is_known(dataset):
+        catalog.get(dataset)
+    else:
+        _files(load_ground_truth(find_ground_truth(data_root, dataset)), data_root, dataset)
+
+
+def _files(truth: GroundTruth, data_root: Path, dataset: str) -> tuple[list[str], list[str]]:
+    """Paths of the queries and of the database, all of which exist."""
     queries = [str(image_file(data_root, dataset, name)) for name in truth.queries]
     images = [str(image_file(data_root, dataset, name)) for name in truth.images]
     missing = [path for path in (*queries, *images) if not Path(path).exists()]
@@ -111,10 +132,7 @@ def describe_ground_truth(
             f"{dataset}: {len(missing)} of {len(queries) + len(images)} images are missing, such "
             f"as {missing[0]}"
         )
-    return (
-        extraction.describe(network, queries, f"{dataset}: queries", truth.boxes),
-        extraction.describe(network, images, f"{dataset}: database"),
-    )
+    return queries, images
 
 
 def memory_mapped(files: Iterable[Path]) -> Iterator[NDArray[Any]]:

@@ -71,7 +71,7 @@ class LabelConfidence:
         return float(wrong[order[:number]].mean())
 
     def write(self, file: Path) -> None:
-        """Write all images as JSON, the least believed first."""
+        """Write the images that were in positive pairs as JSON, the least believed first."""
         confidence, loss = self.means()
         names = self.data.label_names
         rows: list[dict[str, Any]] = []

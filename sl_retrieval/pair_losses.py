@@ -53,7 +53,7 @@ def triplet_losses(x: Tensor, label: Tensor, margin: float = 0.1) -> Tensor:
         raise ValueError("label has tuples without exactly one positive, which triplets need")
     squared = (tuples[:, :1] - tuples[:, 1:]).square().sum(2)
     near = squared[is_positive][:, None]
-    far = squared[~is_positive].reshape(len(squared), -1)
+    far = squared[~is_positive].reshape(len(squared), max(squared.shape[1] - 1, 0))
     return (near - far + margin).clamp(min=0).flatten()
 
 

@@ -57,7 +57,7 @@ def load_tuples(
     together = per_process * distributed.world_size()
     first = per_process * distributed.rank()
     numbers = [
-        list(range(len(tuples)))[start + first : start + first + per_process]
+        list(range(len(tuples))[start + first : start + first + per_process])
         for start in range(0, len(tuples), together)
     ]
     # A sampler may not give an empty batch, and only the last can be empty.

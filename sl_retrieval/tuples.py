@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sl_retrieval import distributed
 from sl_retrieval.data import RetrievalData
 from sl_retrieval.mining import check_clusters, mine_negatives
 
@@ -65,14 +66,30 @@ def draw_epoch(
     return Draw(queries, positives, pool, torch.from_numpy(random).float())
 
 
-def check_tuples(data: RetrievalData, num_negatives: int) -> None:
-    """Raise ValueError if no query can be drawn, or a query has too few other labels."""
-    if data.pairs is None and not (np.unique(data.labels, return_counts=True)[1] > 1).any():
-        raise ValueError(f"{data.name}: no label has two images, so there is no pair to train on")
-    try:
-        check_clusters(data.labels, data.labels, num_negatives)
-    except ValueError as error:
-        raise ValueError(f"{data.name}: {error}") from None
+def check_draws(
+    data: RetrievalData,
+    num_negatives: int,
+    num_queries: int,
+    pool_size: int,
+    seed: int,
+    epochs: range,
+) -> None:
+    """Raise ValueError if some epoch will have no query, or a query too few other labels.
+
+    Draws depend on seed and epoch alone, so all of them can be looked at before the training.
+    """
+    for epoch in epochs:
+        draw = draw_epoch(data, num_queries, pool_size, seed, epoch)
+        if not len(draw.queries):
+            raise ValueError(
+                f"{data.name}: no label has two images, so there is no pair to train on"
+            )
+        try:
+            check_clusters(data.labels[draw.queries], data.labels[draw.pool], num_negatives)
+        except ValueError as error:
+            raise ValueError(
+                f"{data.name}, epoch {epoch + 1}: {error} (NEGATIVES and POOL_SIZE)"
+            ) from None
 
 
 def mine_epoch(
@@ -94,14 +111,21 @@ def mine_epoch(
     if describe is None:
         descriptors = draw.random_descriptors
     else:
-        descriptors = describe(np.concatenate([draw.queries, draw.pool]))
-    negatives = mine_negatives(
-        descriptors[:count],
-        data.labels[draw.queries],
+        # Many queries are in the pool as well.
+        images, places = np.unique(np.concatenate([draw.queries, draw.pool]), return_inverse=True)
+        descriptors = describe(images)[places]
+    # Each process mines for a part of the queries.
+    rank, processes = distributed.rank(), distributed.world_size()
+    own = np.array_split(np.arange(count), processes)[rank]
+    mined = mine_negatives(
+        descriptors[own],
+        data.labels[draw.queries[own]],
         descriptors[count:],
         data.labels[draw.pool],
         num_negatives,
     )
+    parts = distributed.gather_parts({rank: torch.from_numpy(mined)}, processes)
+    negatives = torch.cat(parts).numpy()
     columns = (draw.queries[:, None], draw.positives[:, None], draw.pool[negatives])
     return EpochTuples(np.concatenate(columns, axis=1))
 

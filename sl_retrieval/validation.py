@@ -1,5 +1,7 @@
 """How good the network is during a training: plain loss of tuples, mAP of labelled images."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from fvcore.common.config import CfgNode
@@ -11,11 +13,11 @@ from sl_retrieval.extraction import extract_descriptors
 from sl_retrieval.network import ImageRetrievalNet
 from sl_retrieval.revisited import evaluate_classic, relevance_from_labels
 from sl_retrieval.tuple_loader import tuple_labels
-from sl_retrieval.tuples import Indices, check_tuples, draw_epoch, mine_epoch
+from sl_retrieval.tuples import Indices, check_draws, draw_epoch, mine_epoch
 
 
 class Validation:
-    """Validates on a labelled set, which should be clean.
+    """Validates on a labelled set; of a noisy one, by its true labels.
 
     The loss is the plain one, without weights, of tuples whose queries are the same at every call
     and whose negatives are mined by the network as it is then. The mAP takes some images as
@@ -35,13 +37,16 @@ class Validation:
         network: ImageRetrievalNet,
         criterion: RobustCriterion,
     ) -> None:
-        check_tuples(data, cfg.MINING.NEGATIVES)
+        if data.clean_labels is not None:
+            data = replace(data, labels=data.clean_labels)
+        options = cfg.VALIDATION
+        drawn = (options.NUM_QUERIES, options.POOL_SIZE, cfg.SEED)
+        check_draws(data, cfg.MINING.NEGATIVES, *drawn, range(1))
         self.cfg = cfg
         self.data = data
         self.network = network
         self.criterion = criterion
-        options = cfg.VALIDATION
-        self.draw = draw_epoch(data, options.NUM_QUERIES, options.POOL_SIZE, cfg.SEED, epoch=0)
+        self.draw = draw_epoch(data, *drawn, epoch=0)
         self.map_queries = _spread(data.labels, options.MAP_QUERIES)
 
     @torch.no_grad()
@@ -69,7 +74,8 @@ class Validation:
 
 
 def _spread(labels: Indices, count: int) -> Indices:
-    """Up to ``count`` images, evenly over the list when it is sorted by label."""
+    """Up to ``count`` images that share their label, evenly over the list sorted by label."""
     order = np.argsort(labels, kind="stable")
+    order = order[np.bincount(labels)[labels[order]] > 1]
     places = np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(np.int64)
     return order[places]

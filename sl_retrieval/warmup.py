@@ -102,4 +102,6 @@ def warm_up(
             right += int((logits.argmax(1) == labels).sum())
         accuracy = right / (steps_per_epoch * batch_size)
         logger.info("warm-up %d/%d on %s: accuracy %.3f", epoch + 1, epochs, data.name, accuracy)
+    # The gradient of the last step must not enter the first one of what follows.
+    network.zero_grad()
     return accuracy

@@ -20,22 +20,25 @@ import functools
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from sl_core.json_files import write_json
 from sl_retrieval import catalog
-from sl_retrieval.builders import from_folders, register_builtin
+from sl_retrieval.builders import EXTENSIONS, from_folders, register_builtin
 from sl_retrieval.checkpoint import load_network
-from sl_retrieval.evaluation import Extraction, evaluate_network
+from sl_retrieval.evaluation import Extraction, check_test_set, evaluate_network, memory_mapped
 from sl_retrieval.network import ImageRetrievalNet
 from sl_retrieval.whitening import learn_pca_whitening, learn_whitening
 
 Whitening = tuple[NDArray[np.float64], NDArray[np.float64]]
+DESCRIBED_AT_ONCE = 4096  # images, so that a million descriptors need no memory
 METRICS = ("map", "mp@1", "mp@5", "mp@10")
 
 
@@ -65,29 +68,34 @@ def main(
     register_builtin()
     for name, folder in folders:
         catalog.register(name, functools.partial(from_folders, name, folder))
+    if not datasets and describe is None:
+        raise ValueError("nothing to do, expected --datasets or --describe")
+    for name in datasets:
+        check_test_set(name, data_root)
+    for file in (output, describe[1] if describe else None):
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+    for _ in memory_mapped(distractors):
+        pass  # each file is opened, so that a wrong one shows before hours of extraction
     net = load_network(network)
     net.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     extraction = Extraction(image_size, scales, batch_size, workers)
     chosen = (stored_whitening, learn_whitening_on, pca_whitening_on)
-    if sum(choice is not None for choice in chosen) > 1:
+    number = sum(choice is not None for choice in chosen)
+    if number > 1:
         raise ValueError("more than one whitening was asked for, expected at most one")
-    whitening = _whitening(net, network, extraction, *chosen)
-    if whitening is None and dimensions is not None:
+    if number == 0 and dimensions is not None:
         raise ValueError("--dimensions needs a whitening, whose first rows it takes")
-    if whitening is not None:
-        mean, projection = whitening
-        extraction = Extraction(
-            image_size, scales, batch_size, workers, (mean, projection[:dimensions])
-        )
+    whitening = _whitening(net, network, extraction, *chosen)
+    extraction = replace(extraction, whitening=whitening, dimensions=dimensions)
     if describe is not None:
         _describe_folder(net, extraction, *describe)
-    results = {
-        name: evaluate_network(net, name, data_root, extraction, distractors) for name in datasets
-    }
-    for name, protocols in results.items():
-        print(f"\n{name}\n{_table(protocols)}")
-    if output is not None:
-        write_json(output, results)
+    results: dict[str, Any] = {}
+    for name in datasets:
+        results[name] = evaluate_network(net, name, data_root, extraction, distractors)
+        print(f"\n{name}\n{_table(results[name])}")
+        if output is not None:
+            write_json(output, results)
     return results
 
 
@@ -123,13 +131,19 @@ def _whitening(
 def _describe_folder(
     net: ImageRetrievalNet, extraction: Extraction, folder: Path, file: Path
 ) -> None:
-    images = sorted(
-        str(p) for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png")
-    )
+    images = sorted(str(p) for p in folder.rglob("*") if p.suffix.lower() in EXTENSIONS)
     if not images:
-        raise ValueError(f"{folder} has no .jpg, .jpeg or .png, expected images to describe")
+        raise ValueError(f"{folder} has no {', '.join(EXTENSIONS)}, expected images to describe")
     unfinished = file.with_name(f"{file.name}.tmp.npy")
-    np.save(unfinished, extraction.describe(net, images, str(folder)))
+    mapped = None
+    for start in tqdm(range(0, len(images), DESCRIBED_AT_ONCE), desc=str(folder), unit="part"):
+        part = extraction.describe(net, images[start : start + DESCRIBED_AT_ONCE], str(folder))
+        if mapped is None:
+            shape = (len(images), part.shape[1])
+            mapped = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
+        mapped[start : start + len(part)] = part
+    assert mapped is not None
+    mapped.flush()
     unfinished.replace(file)
     print(f"{file}: descriptors of {len(images)} images")
 

@@ -12,8 +12,8 @@ Your own pictures, a folder for each landmark, a tenth of them with a wrong labe
 
 A name such as mine_sym10_s0 (data set, kind of noise, percent, seed) is made on sight. OUTPUT_DIR
 gets model_last.pth.tar and model_best.pth.tar, which cirtorch can load, metrics.json (a row for
-each epoch), label_confidence.json (all images, the least believed label first), results.json and
-TensorBoard's files.
+each epoch), label_confidence.json (the images of positive pairs, the least believed label first;
+contrastive loss), results.json and TensorBoard's files.
 """
 
 import argparse
@@ -28,11 +28,12 @@ from fvcore.common.config import CfgNode
 
 from sl_core.json_files import write_json
 from sl_retrieval import distributed
-from sl_retrieval.build import build_network_from, device_from, register_datasets
+from sl_retrieval.build import device_from, register_datasets
 from sl_retrieval.checkpoint import load_network
 from sl_retrieval.config import load_config
 from sl_retrieval.engine import BEST, LAST, RetrievalTrainer
-from sl_retrieval.evaluation import Extraction, evaluate_network
+from sl_retrieval.evaluation import Extraction, check_test_set, evaluate_network
+from sl_retrieval.network import ImageRetrievalNet
 
 logger = logging.getLogger("sl_retrieval")
 
@@ -53,8 +54,10 @@ def main(
     output = Path(cfg.OUTPUT_DIR)
     _log_to(output)
     register_datasets(cfg)
+    for name in cfg.DATASETS.TEST:
+        check_test_set(name, Path(cfg.DATASETS.DATA_ROOT))
     if eval_only:
-        network = build_network_from(cfg)
+        network = load_network(_weights_to_evaluate(cfg, output, resume))
     else:
         _refuse_to_overwrite(output, resume)
         trainer = RetrievalTrainer(cfg)
@@ -63,23 +66,36 @@ def main(
         trainer.train()
         distributed.barrier()
         network = load_network(output / BEST)
-    return _evaluate(cfg, network.to(device), output)
+    results = _evaluate(cfg, network.to(device), output)
+    distributed.stop()
+    return results
 
 
-def _evaluate(cfg: CfgNode, network: Any, output: Path) -> dict[str, Any]:
+def _weights_to_evaluate(cfg: CfgNode, output: Path, resume: bool) -> Path:
+    """MODEL.WEIGHTS, or the best of OUTPUT_DIR's training with --resume."""
+    if resume:
+        return output / BEST
+    if cfg.MODEL.WEIGHTS in ("none", "torchvision"):
+        raise ValueError(
+            f"MODEL.WEIGHTS is {cfg.MODEL.WEIGHTS}, expected a checkpoint to evaluate; --resume "
+            f"takes {output / BEST}"
+        )
+    return Path(cfg.MODEL.WEIGHTS)
+
+
+def _evaluate(cfg: CfgNode, network: ImageRetrievalNet, output: Path) -> dict[str, Any]:
     extraction = Extraction(
         cfg.INPUT.IMAGE_SIZE, cfg.TEST.SCALES, cfg.TEST.BATCH_SIZE, cfg.DATALOADER.NUM_WORKERS
     )
-    results = {
-        name: evaluate_network(network, name, Path(cfg.DATASETS.DATA_ROOT), extraction)
-        for name in cfg.DATASETS.TEST
-    }
-    for name, protocols in results.items():
-        for protocol, metrics in protocols.items():
+    results: dict[str, Any] = {}
+    for name in cfg.DATASETS.TEST:
+        root = Path(cfg.DATASETS.DATA_ROOT)
+        results[name] = evaluate_network(network, name, root, extraction)
+        for protocol, metrics in results[name].items():
             shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key != "per_query")
             logger.info("%s %s: %s", name, protocol, shown)
-    if results and distributed.rank() == 0:
-        write_json(output / "results.json", results)
+        if distributed.rank() == 0:
+            write_json(output / "results.json", results)
     return results
 
 
@@ -108,7 +124,11 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--config-file", type=Path, help="YAML file; see configs/retrieval")
     parser.add_argument("--resume", action="store_true", help="go on in OUTPUT_DIR")
-    parser.add_argument("--eval-only", action="store_true", help="evaluate MODEL.WEIGHTS")
+    parser.add_argument(
+        "--eval-only",
+        action="store_true",
+        help="evaluate the checkpoint MODEL.WEIGHTS, or with --resume the best of OUTPUT_DIR",
+    )
     parser.add_argument(
         "options", nargs=argparse.REMAINDER, help="config keys and values, such as SEED 1"
     )
@@ -118,5 +138,5 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 if __name__ == "__main__":
     try:
         main(**vars(_parse()))
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         sys.exit(f"error: {error}")

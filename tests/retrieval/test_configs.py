@@ -75,7 +75,10 @@ def test_every_key_is_read_by_something() -> None:
     sources = [*(ROOT / "sl_retrieval").glob("*.py"), ROOT / "tools" / "train_retrieval.py"]
     text = "\n".join(f.read_text(encoding="utf-8") for f in sources if f.stem != "config")
     for key in keys_of(get_cfg()):
-        assert re.search(rf"\.{key.rsplit('.')[-1]}\b", text), key
+        section, _, last = key.rpartition(".")
+        # A section may be given a short name, as in ``mining = cfg.MINING``.
+        short = rf"(cfg\.{section}|{section.rsplit('.')[-1].lower()}|options)" if section else "cfg"
+        assert re.search(rf"{short}\.{last}\b", text), key
 
 
 def test_a_word_may_become_a_number_and_back_on_the_command_line() -> None:
@@ -92,7 +95,7 @@ def test_a_yaml_that_would_run_code_is_refused(tmp_path: Path) -> None:
     planted = tmp_path / "planted"
     file = tmp_path / "bad.yaml"
     file.write_text(f"OUTPUT_DIR: !!python/object/apply:os.mkdir ['{planted}']\n")
-    with pytest.raises(Exception, match=r"python/object/apply|constructor"):
+    with pytest.raises(ValueError, match=r"bad\.yaml.*"):
         load_config(file, [])
     assert not planted.exists()
 
@@ -104,6 +107,9 @@ def test_a_yaml_that_would_run_code_is_refused(tmp_path: Path) -> None:
         (["MODEL.BATCH_NORM", "warm"], "'warm', expected one of frozen, train"),
         (["LOSS.ROBUST.TAU_SCOPE", "each"], "'each', expected one of kind, all"),
         (["VALIDATION.BEST_BY", "loss", "DATASETS.VAL", ""], "needs DATASETS.VAL"),
+        (["LOSS.MARGIN", "abc"], "LOSS.MARGIN is 'abc', expected a number above 0"),
+        (["TEST.SCALES", "[]"], "expected one or more numbers above 0"),
+        (["SEED"], "expected pairs of key and value"),
     ],
 )
 def test_bad_values_are_named(options: list[str], message: str) -> None:
@@ -113,7 +119,7 @@ def test_bad_values_are_named(options: list[str], message: str) -> None:
 
 @pytest.mark.parametrize("key", ["SOLVER.EPOCH", "MODEL.BACKBONE"])
 def test_unknown_keys_are_refused(key: str) -> None:
-    with pytest.raises((KeyError, AssertionError), match=key):
+    with pytest.raises(ValueError, match=key):
         load_config(None, [key, "1"])
 
 

@@ -19,7 +19,7 @@ from sl_retrieval.build import register_datasets
 from sl_retrieval.builders import from_folders
 from sl_retrieval.checkpoint import load_checkpoint, load_network
 from sl_retrieval.config import load_config
-from sl_retrieval.engine import BEST, LAST, RetrievalTrainer
+from sl_retrieval.engine import BEST, LAST, WARM, RetrievalTrainer
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = {
@@ -42,6 +42,10 @@ OPTIONS = {
     "VALIDATION.NUM_QUERIES": "8",
     "DATALOADER.NUM_WORKERS": "0",
 }
+
+
+# Adam does not see the scale of a gradient, so a mean in the place of a sum would not show.
+SCALE_MATTERS = {"SOLVER__OPTIMIZER": "sgd", "SOLVER__BASE_LR": 1e-3}
 
 
 def options_for(folder: Path, output: Path, **changes: Any) -> list[str]:
@@ -83,7 +87,7 @@ def assert_equal_trainings(one: Path, other: Path) -> None:
     for checkpoint in (first, second):
         for row in checkpoint["trainer"]["history"]:
             del row["seconds"]
-        del checkpoint["meta"]  # text
+        del checkpoint["meta"], checkpoint["trainer"]["identity"]  # text
     torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
 
 
@@ -137,7 +141,7 @@ def test_killed_in_the_middle_and_resumed_equals_undisturbed(
 
 def test_two_processes_equal_one_with_twice_the_batch(picture_folder: Path, tmp_path: Path) -> None:
     """An odd number of tuples, so that one process has nothing to do in the last step."""
-    shared = {"MINING__NUM_QUERIES": 9, "SOLVER__EPOCHS": 2}
+    shared = {"MINING__NUM_QUERIES": 9, "SOLVER__EPOCHS": 2, **SCALE_MATTERS}
     for name, processes, together in (("one", 1, 2), ("two", 2, 1)):
         changes = shared | {"SOLVER__TUPLES_PER_FORWARD": together}
         arguments = options_for(picture_folder, tmp_path / name, **changes)
@@ -179,6 +183,7 @@ def test_accumulated_gradients_equal_one_large_forward(
             SOLVER__EPOCHS=1,
             SOLVER__TUPLES_PER_FORWARD=tuples,
             LOSS__ROBUST__NAME="none",
+            **SCALE_MATTERS,
         )
         RetrievalTrainer(cfg).train()
         weights.append(load_checkpoint(tmp_path / str(tuples) / LAST)["state_dict"])
@@ -237,6 +242,50 @@ def test_a_finished_folder_is_not_overwritten_and_another_training_not_mixed_in(
     assert process.returncode != 0
     assert b"holds a training already; --resume" in text
     assert b"Traceback" not in text
-    other = config_for(picture_folder, whole_run, MODEL__ARCHITECTURE="alexnet")
-    with pytest.raises(ValueError, match=r"model_last.pth.tar"):
-        RetrievalTrainer(other).resume()
+    folders = f"[['pictures', '{picture_folder}']]"
+    for changes, message in (
+        ({"MODEL__ARCHITECTURE": "alexnet"}, r"ARCHITECTURE \(was 'squeezenet1_1', is 'alexnet'\)"),
+        ({"SOLVER__BASE_LR": 1e-3}, r"SOLVER.BASE_LR \(was 0.0001, is 0.001\)"),
+        ({"DATASETS__TRAIN": "pictures_sym20_s0"}, "other images or labels than pictures_sym20_s0"),
+    ):
+        other = config_for(picture_folder, whole_run, **changes)
+        other.defrost()
+        other.DATASETS.FOLDERS = load_config(None, ["DATASETS.FOLDERS", folders]).DATASETS.FOLDERS
+        with pytest.raises(ValueError, match=message):
+            RetrievalTrainer(other).resume()
+
+
+def test_evaluation_alone_takes_a_checkpoint_and_refuses_random_weights(
+    whole_run: Path, picture_folder: Path, tmp_path: Path
+) -> None:
+    before = json.loads((whole_run / "results.json").read_text())
+    for more in (["--eval-only", "--resume"], ["--eval-only"]):
+        weights = {} if "--resume" in more else {"MODEL__WEIGHTS": whole_run / BEST}
+        output = whole_run if "--resume" in more else tmp_path
+        finished(run_tool([*more, *options_for(picture_folder, output, **weights)]))
+        found = json.loads((output / "results.json").read_text())
+        assert found["pictures"]["all"]["map"] == before["pictures"]["all"]["map"]
+    process = run_tool(["--eval-only", *options_for(picture_folder, tmp_path)])
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert b"MODEL.WEIGHTS is none, expected a checkpoint to evaluate" in text
+
+
+def test_a_finished_warm_up_is_not_repeated(
+    picture_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a kill in the first epoch: only the warm-up's file is there."""
+    weights = []
+    for name in ("whole", "resumed"):
+        changes = {"WARMUP__EPOCHS": 1, "WARMUP__BATCH_SIZE": 12, "SOLVER__EPOCHS": 1}
+        trainer = RetrievalTrainer(config_for(picture_folder, tmp_path / name, **changes))
+        if name == "resumed":
+            (tmp_path / name).mkdir()
+            (tmp_path / "whole" / WARM).rename(tmp_path / name / WARM)
+            trainer.resume()
+            caplog.clear()
+        with caplog.at_level("INFO"):
+            trainer.train()
+        assert ("warm-up 1/1" in caplog.text) == (name == "whole")
+        weights.append(load_checkpoint(tmp_path / name / LAST)["state_dict"])
+    torch.testing.assert_close(*weights, rtol=0, atol=0)

@@ -103,6 +103,8 @@ def test_without_a_robust_loss_and_outside_training_the_value_is_cirtorchs() -> 
     trained = RobustCriterion(name="superloss", tau="expavg", lam=0.05)
     trained(x, label)
     tau = thresholds(trained).clone()
+    with torch.no_grad():
+        torch.testing.assert_close(trained(x, label), expected)
     torch.testing.assert_close(trained.eval()(x, label), expected)
     torch.testing.assert_close(thresholds(trained), tau)
 
@@ -210,8 +212,9 @@ def test_the_state_of_the_criterion_is_that_of_superloss() -> None:
     assert math.isfinite(float(thresholds(other)[0]))
 
 
-def test_no_tuples_give_a_zero_with_a_graph_and_leave_the_thresholds_alone() -> None:
-    criterion = RobustCriterion(tau="avg", lam=0.05)
+@pytest.mark.parametrize("loss", ["contrastive", "triplet"])
+def test_no_tuples_give_a_zero_with_a_graph_and_leave_the_thresholds_alone(loss: str) -> None:
+    criterion = RobustCriterion(loss, tau="avg", lam=0.05)
     criterion(*some_tuples(3, 2))
     before = thresholds(criterion).clone()
     x = torch.zeros(8, 0, requires_grad=True)

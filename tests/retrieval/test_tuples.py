@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sl_retrieval.data import RetrievalData
-from sl_retrieval.tuples import check_tuples, draw_epoch, mine_epoch
+from sl_retrieval.tuples import check_draws, draw_epoch, mine_epoch
 
 
 def data_of(labels: list[int], pairs: list[tuple[int, int]] | None = None) -> RetrievalData:
@@ -89,7 +89,16 @@ def test_random_negatives_are_of_other_labels_and_change_with_the_epoch() -> Non
 
 def test_what_cannot_be_trained_on_is_said_by_name() -> None:
     with pytest.raises(ValueError, match="some: no label has two images"):
-        check_tuples(data_of([0, 1, 2]), 1)
-    with pytest.raises(ValueError, match=r"some: .* has 3 clusters, so a query has 2 others"):
-        check_tuples(data_of([0, 0, 1, 2]), 3)
-    check_tuples(data_of([0, 0, 1, 2]), 2)
+        check_draws(data_of([0, 1, 2]), 1, 5, 9, 0, range(3))
+    with pytest.raises(
+        ValueError, match=r"some, epoch 1: .* has 3 clusters, so a query has 2 others"
+    ):
+        check_draws(data_of([0, 0, 1, 2]), 3, 5, 9, 0, range(3))
+    check_draws(data_of([0, 0, 1, 2]), 2, 5, 9, 0, range(3))
+
+
+def test_a_pool_that_some_later_epoch_draws_too_poor_is_found_before() -> None:
+    data = data_of([n // 10 for n in range(60)])
+    check_draws(data, 3, 10, 60, 0, range(50))
+    with pytest.raises(ValueError, match=r"some, epoch \d+: .* \(NEGATIVES and POOL_SIZE\)"):
+        check_draws(data, 3, 10, 8, 0, range(50))

@@ -20,6 +20,7 @@ def test_it_learns_to_tell_landmarks_apart_the_same_at_each_time(picture_folder:
         network = build_network("resnet18")
         accuracy = warm_up(network, data, epochs=6, lr=1e-3, batch_size=12, size=48)
         assert accuracy > 0.9
+        assert all(p.grad is None for p in network.parameters()), "it would enter the next step"
         weights.append(network.state_dict())
         described = extract_descriptors(network, data.images, size=48)
         relevance = relevance_from_labels(data.labels, data.labels, range(len(data.labels)))

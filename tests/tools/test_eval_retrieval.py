@@ -74,12 +74,13 @@ def test_a_folder_is_evaluated_with_distractors_that_it_described_itself(
         (("--learn-whitening", "procedural_val"), "no fixed pairs"),
         (("--pca-whitening", "a", "--learn-whitening", "b"), "more than one whitening"),
         (("--datasets", "roxford5k"), "gnd_roxford5k.pkl"),
+        (("--distractors", "missing.npy"), "missing.npy"),
     ],
 )
 def test_bad_arguments_give_one_message(
     checkpoint: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    done = run("--network", checkpoint, *arguments)
+    done = run("--network", checkpoint, "--datasets", "procedural_val", *arguments)
     assert done.returncode != 0
     assert message in done.stderr
     assert "Traceback" not in done.stderr
