@@ -149,7 +149,7 @@ def test_two_processes_equal_one_with_twice_the_batch(picture_folder: Path, tmp_
     one, two = (load_checkpoint(tmp_path / name / LAST) for name in ("one", "two"))
     assert one["superloss"]["robust.count"].tolist() == two["superloss"]["robust.count"].tolist()
     torch.testing.assert_close(one["superloss"], two["superloss"], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(one["state_dict"], two["state_dict"], rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(one["state_dict"], two["state_dict"], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(
         one["trainer"]["label_confidence"], two["trainer"]["label_confidence"], rtol=1e-4, atol=1e-6
     )
@@ -187,7 +187,7 @@ def test_accumulated_gradients_equal_one_large_forward(
         )
         RetrievalTrainer(cfg).train()
         weights.append(load_checkpoint(tmp_path / str(tuples) / LAST)["state_dict"])
-    torch.testing.assert_close(*weights, rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
 
 
 def test_statistics_of_batch_norm_are_frozen_or_trained_as_asked(
