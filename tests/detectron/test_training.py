@@ -103,7 +103,8 @@ def test_a_killed_training_resumes_with_thresholds_and_confidences(
     assert confidences == sorted(confidences)
     assert {True, False} == {row["wrong"] for row in rows}
     scalars = (tmp_path / "metrics.json").read_text()
-    for name in ("sl/tau_mean", "sl/confidence_fg_mean", "sl/confidence_wrong_labels"):
+    tau = "sl/tau_mean" if detector == "faster_rcnn" else "sl/tau_all"
+    for name in (tau, "sl/confidence_fg_mean", "sl/confidence_wrong_labels"):
         assert name in scalars
 
     evaluated = tmp_path / "evaluated"
