@@ -23,7 +23,7 @@ help:
 	@echo "make test       check, then all tests"
 	@echo "make check      formatting, lint, types"
 	@echo "make format     apply formatting and safe lint fixes"
-	@echo "make benchmark  speed of the core and cost of the detection wrapper (output/benchmarks)"
+	@echo "make benchmark  speed of core and retrieval, cost of the detection wrapper (output/benchmarks)"
 	@echo "make venv       only build the environment (PYTHON=, VENV=, DETECTRON2=upstream)"
 	@echo "make clean      remove the environment and caches"
 
@@ -61,6 +61,7 @@ demo: venv
 benchmark: venv
 	$(BIN)/python benchmarks/core.py --output output/benchmarks/core.json
 	$(BIN)/python benchmarks/detection.py --output output/benchmarks/detection.json
+	$(BIN)/python benchmarks/retrieval.py --output output/benchmarks/retrieval.json
 
 clean:
 	@if [ -e $(OWNED) ]; then rm -rf $(VENV); fi

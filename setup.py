@@ -19,7 +19,9 @@ RETRIEVAL = [
     "pytorch-metric-learning>=2.8",
     "pyyaml>=6",
     "scipy>=1.11",
-    "torchvision>=0.19",
+    # Safe loading of checkpoints names what it allows, which torch 2.6 began.
+    "torch>=2.6",
+    "torchvision>=0.21",
     "tqdm>=4.60",
 ]
 DEV = [
