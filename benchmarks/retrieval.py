@@ -48,7 +48,7 @@ Matrix = NDArray[np.float32]
 Result = TypeVar("Result")
 DATABASE, QUERIES = 4993, 70
 NEGATIVES = 5
-EXTRACTED = 96
+EXTRACTED = 300
 CHUNK = 65536  # rows of a distractor chunk, as a user might store them
 
 
