@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sl_retrieval import catalog
-from sl_retrieval.cirtorch_database import read_database
+from sl_retrieval.cirtorch_database import WHITEN, read_database
 from sl_retrieval.data import RetrievalData
 from sl_retrieval.list_files import read_list
 from sl_retrieval.procedural_landmarks import NUM_LANDMARKS, load_procedural
@@ -113,7 +113,7 @@ def from_cirtorch_pickle(
         pickle_file: the database.
         image_root: folder of the images. Image ...abcdef is ef/cd/ab/...abcdef below it, without
             extension, as cirtorch stores them, or else lies in it, with or without extension.
-        split: "train" or "val".
+        split: "train" or "val"; "whiten" for a file without splits.
         max_missing: part of the images that may be missing; they are reported and left out, and
             so are their pairs.
     """
@@ -152,7 +152,8 @@ def register_builtin() -> None:
       val.txt; the images of both below <root>/landmarks_full/images, since the clean set is a part
       of the full one.
     - retrieval-SfM-120k_train, _val, retrieval-SfM-30k_train, _val: cirtorch's own layout,
-      <root>/train/<name>/<name>.pkl and <root>/train/<name>/ims.
+      <root>/train/<name>/<name>.pkl and <root>/train/<name>/ims; and retrieval-SfM-120k_whiten,
+      retrieval-SfM-30k_whiten, the pairs of <root>/train/<name>/<name>-whiten.pkl.
 
     <root> is the environment variable RETRIEVAL_DATASETS, or else the folder ``datasets``. Files
     are looked for when a data set is built.
@@ -164,6 +165,7 @@ def register_builtin() -> None:
     for split in ("train", "val"):
         for name in ("landmarks_full", "landmarks_clean"):
             catalog.register(f"{name}_{split}", functools.partial(_landmarks, name, split))
+    for split in ("train", "val", WHITEN):
         for name in ("retrieval-SfM-120k", "retrieval-SfM-30k"):
             catalog.register(f"{name}_{split}", functools.partial(_sfm, name, split))
 
@@ -179,7 +181,8 @@ def _landmarks(name: str, split: str) -> RetrievalData:
 
 def _sfm(name: str, split: str) -> RetrievalData:
     folder = _datasets_root() / "train" / name
-    pickle_file, images = folder / f"{name}.pkl", folder / "ims"
+    pickle_file = folder / (f"{name}-whiten.pkl" if split == WHITEN else f"{name}.pkl")
+    images = folder / "ims"
     _require_layout(
         f"{name}_{split}",
         (pickle_file, "cirtorch's database"),

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from sl_retrieval.data import Labels
 from sl_retrieval.safe_pickle import load_plain_pickle
@@ -28,34 +30,51 @@ class CirtorchDatabase:
     pairs: Labels
 
 
+# The split of a file without splits, such as retrieval-SfM-120k-whiten.pkl.
+WHITEN = "whiten"
+
+
 def read_database(file: Path, split: str) -> CirtorchDatabase:
     """Read one split of {'train': {...}, 'val': {...}}; nothing in the file is executed.
 
     A split has ``cids`` (N names), ``cluster`` (N integers or strings), ``qidxs`` and ``pidxs`` (M
     positions in ``cids`` each). As in SOLAR's files, entries of ``pidxs`` may be lists: each of
-    their elements makes a pair.
+    their elements makes a pair. The split WHITEN is the whole file, which has no ``cluster``;
+    images that pairs connect have one label there.
 
     Raises:
         ValueError: the file is missing, or has another form.
     """
     if not file.is_file():
         raise ValueError(f"no file {file}, expected cirtorch's training database, a pickle")
-    database = _entry(load_plain_pickle(file), split, Mapping, str(file))
-    where = f"{file}[{split!r}]"
-    cids, cluster, queries, positives = (
-        _entry(database, key, Sequence, where) for key in ("cids", "cluster", "qidxs", "pidxs")
-    )
-    for key, other, left, right in (
-        ("cluster", "cids", cluster, cids),
-        ("pidxs", "qidxs", positives, queries),
-    ):
-        if len(left) != len(right):
-            raise ValueError(f"{where}: {len(left)} {key}, expected {len(right)}, one per {other}")
+    database, where = load_plain_pickle(file), str(file)
+    if split != WHITEN:
+        database, where = _entry(database, split, Mapping, where), f"{file}[{split!r}]"
+    keys = ("cids", "qidxs", "pidxs") if split == WHITEN else ("cids", "cluster", "qidxs", "pidxs")
+    lists = {key: _entry(database, key, Sequence, where) for key in keys}
+    cids, queries, positives = (lists[key] for key in ("cids", "qidxs", "pidxs"))
+    _check_lengths("pidxs", positives, "qidxs", queries, where)
     if not all(isinstance(cid, str) and cid for cid in cids):
         raise ValueError(f"{where}: cids hold something else than names, expected strings")
-    label_names, labels = _labels(cluster, where)
     pairs = _pairs(queries, positives, len(cids), where)
+    cluster = _connected(pairs, len(cids)) if split == WHITEN else lists["cluster"]
+    _check_lengths("cluster", cluster, "cids", cids, where)
+    label_names, labels = _labels(cluster, where)
     return CirtorchDatabase(tuple(cids), labels, label_names, pairs)
+
+
+def _check_lengths(
+    key: str, values: Sequence[Any], other: str, others: Sequence[Any], where: str
+) -> None:
+    if len(values) != len(others):
+        raise ValueError(f"{where}: {len(values)} {key}, expected {len(others)}, one per {other}")
+
+
+def _connected(pairs: Labels, count: int) -> list[int]:
+    """A number for each image, the same for those that are connected by pairs."""
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    numbers: list[int] = connected_components(graph, directed=False)[1].tolist()
+    return numbers
 
 
 def _entry(content: Any, key: str, kind: type, where: str) -> Any:

@@ -92,6 +92,7 @@ def get_cfg() -> CfgNode:
     cfg.SOLVER.BASE_LR = 1e-6
     cfg.SOLVER.WEIGHT_DECAY = 1e-6
     cfg.SOLVER.MOMENTUM = 0.9
+    # 0 leaves it at the warm-up.
     cfg.SOLVER.EPOCHS = 100
     # Epoch k, from 0, runs at BASE_LR exp(-DECAY (k + 1)).
     cfg.SOLVER.DECAY = 0.01
@@ -170,7 +171,7 @@ _AT_LEAST = {
     "MINING.POOL_SIZE": 1,
     "MINING.NEGATIVES": 0,
     "MINING.RANDOM_EPOCHS": 0,
-    "SOLVER.EPOCHS": 1,
+    "SOLVER.EPOCHS": 0,
     "SOLVER.BATCH_SIZE": 1,
     "SOLVER.TUPLES_PER_FORWARD": 1,
     "WARMUP.EPOCHS": 0,
@@ -201,6 +202,8 @@ def check_config(cfg: CfgNode) -> None:
     scales = cfg.TEST.SCALES
     if not scales or not all(isinstance(s, int | float) and s > 0 for s in scales):
         raise ValueError(f"TEST.SCALES is {scales}, expected one or more numbers above 0")
+    if cfg.SOLVER.EPOCHS == 0 and cfg.WARMUP.EPOCHS == 0:
+        raise ValueError("SOLVER.EPOCHS and WARMUP.EPOCHS are 0, expected one above 0")
     if cfg.VALIDATION.BEST_BY == "loss" and not cfg.DATASETS.VAL:
         raise ValueError('VALIDATION.BEST_BY is "loss", which needs DATASETS.VAL')
 

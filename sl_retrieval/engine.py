@@ -154,6 +154,8 @@ class RetrievalTrainer:
             logger.info("%s", "  ".join(f"{k}: {v:.4g}" for k, v in row.items()))
         if writer is not None:
             writer.close()
+            if not self.history:
+                self._save(self.output / BEST)
         return self.history
 
     def _warm_up(self) -> None:

@@ -1,7 +1,7 @@
 """Evaluation of a network on data sets by name: descriptors, whitening, distractors, metrics."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,8 @@ def evaluate_network(
         distractors: .npy files of descriptors (n, d), as they come from ``extraction``.
 
     Returns:
-        Protocol to metrics (see ``evaluate_revisited``): easy, medium and hard, or ``all``.
+        Protocol to metrics (see ``evaluate_revisited``): easy, medium and hard, or ``all``; its
+        ``per_query`` also has ``query``, their names.
     """
     chunks = memory_mapped(distractors)
     if catalog.is_known(dataset):
@@ -91,12 +92,22 @@ def evaluate_network(
         described = extraction.describe(network, data.images, dataset)
         labels = data.labels if data.clean_labels is None else data.clean_labels
         relevance = relevance_from_labels(labels, labels, np.arange(len(labels)))
-        return {"all": evaluate_classic(described, described, relevance, chunks)}
+        metrics = {"all": evaluate_classic(described, described, relevance, chunks)}
+        return _with_names(metrics, data.ids)
     truth = load_ground_truth(find_ground_truth(data_root, dataset))
     queries, database = describe_ground_truth(network, truth, data_root, dataset, extraction)
     if "easy" in truth.relevance[0]:
-        return dict(evaluate_revisited(queries, database, truth, chunks))
-    return {"all": evaluate_classic(queries, database, truth, chunks)}
+        metrics = evaluate_revisited(queries, database, truth, chunks)
+    else:
+        metrics = {"all": evaluate_classic(queries, database, truth, chunks)}
+    return _with_names(metrics, truth.queries)
+
+
+def _with_names(protocols: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {
+        protocol: {**metrics, "per_query": {"query": list(names), **metrics["per_query"]}}
+        for protocol, metrics in protocols.items()
+    }
 
 
 def describe_ground_truth(

@@ -60,7 +60,7 @@ def draw_epoch(
         chosen = data.pairs[generator.permutation(len(data.pairs))[:num_queries]]
         queries, positives = chosen[:, 0], chosen[:, 1]
     else:
-        queries, positives = _pairs_of_labels(data.labels, num_queries, generator)
+        queries, positives = pairs_of_labels(data.labels, num_queries, generator)
     pool = generator.permutation(len(data.images))[:pool_size]
     random = generator.standard_normal((len(queries) + len(pool), RANDOM_DIMENSIONS))
     return Draw(queries, positives, pool, torch.from_numpy(random).float())
@@ -130,9 +130,33 @@ def mine_epoch(
     return EpochTuples(np.concatenate(columns, axis=1))
 
 
-def _pairs_of_labels(
+def matching_pairs(data: RetrievalData) -> tuple[Indices, Indices]:
+    """The fixed pairs of a data set, or one for each image that shares its label, always the same.
+
+    Returns:
+        Positions of queries and of their positives, (M,) each.
+    """
+    if data.pairs is not None:
+        return data.pairs[:, 0], data.pairs[:, 1]
+    queries, positives = pairs_of_labels(data.labels, len(data.labels), np.random.default_rng(0))
+    if not len(queries):
+        raise ValueError(f"{data.name}: no label has two images, so there are no pairs")
+    return queries, positives
+
+
+def pairs_of_labels(
     labels: Indices, count: int, generator: np.random.Generator
 ) -> tuple[Indices, Indices]:
+    """Up to ``count`` images that share their label, and another image of it for each.
+
+    Args:
+        labels: (N,) integers.
+        count: at least 0.
+        generator: decides which images, in which order, and their partners, uniformly.
+
+    Returns:
+        Two (M,) arrays of positions in ``labels``, M at most ``count``.
+    """
     order = np.argsort(labels, kind="stable")
     _, first, size = np.unique(labels[order], return_index=True, return_counts=True)
     group = np.repeat(np.arange(len(size)), size)  # of each place in the order

@@ -6,16 +6,18 @@ has no such state, and statistics of batch normalisation are learned on the way.
 """
 
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from sl_retrieval.data import RetrievalData
-from sl_retrieval.extraction import ImageTensors, describe_images
+from sl_retrieval.extraction import ImageTensors
 from sl_retrieval.network import ImageRetrievalNet
 
 # Inverse temperature of the cosines; unit vectors would otherwise never be certain.
@@ -23,16 +25,41 @@ SCALE = 16.0
 logger = logging.getLogger(__name__)
 
 
-class _Labelled(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    def __init__(self, images: ImageTensors, data: RetrievalData) -> None:
+class LabelledCrops(Dataset[tuple[Tensor, int]]):
+    """Square crops of images, half of them mirrored, and labels: a function of the seed.
+
+    A crop has 3/4 to all of the image's height, and of its width, and is resized to (3, S, S), so
+    that pictures of all shapes make one batch and batch normalisation sees all of it.
+
+    Args:
+        images: normalised tensors.
+        labels: (N,) integers.
+        size: S.
+        seed: numbers that stand for the seed and the epoch.
+    """
+
+    def __init__(
+        self, images: ImageTensors, labels: NDArray[np.int64], size: int, seed: Sequence[int]
+    ) -> None:
         self.images = images
-        self.data = data
+        self.labels = labels
+        self.size = size
+        self.seed = seed
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.images[index], int(self.data.labels[index])
+        image = self.images[index]
+        generator = np.random.default_rng([*self.seed, index])
+        height, width = (max(1, round(n * generator.uniform(0.75, 1))) for n in image.shape[1:])
+        top = generator.integers(image.shape[1] - height + 1)
+        left = generator.integers(image.shape[2] - width + 1)
+        crop = image[:, top : top + height, left : left + width]
+        if generator.random() < 0.5:
+            crop = crop.flip(2)
+        square = F.interpolate(crop[None], (self.size, self.size), mode="bilinear", antialias=True)
+        return square[0], int(self.labels[index])
 
 
 def warm_up(
@@ -49,16 +76,16 @@ def warm_up(
     """Train a network, in place, to classify the labels of a data set by cosine similarity.
 
     Softmax cross-entropy of 16 <descriptor, w_c> with unit vectors w_c that are thrown away
-    afterwards; Adam, its rate falling to 0 as a half cosine. Batch normalisation is in training
-    mode. A function of its arguments and the seed.
+    afterwards; Adam, its rate rising over the first tenth of the steps, then falling to 0 as a
+    half cosine. Batch normalisation is in training mode. A function of its arguments and the seed.
 
     Args:
         network: on its device.
         data: at least two labels.
         epochs: at least 1.
-        lr: first learning rate.
-        batch_size: at least 2; images of a batch must have one size for good statistics.
-        size: longest side of an image.
+        lr: highest learning rate.
+        batch_size: at least 2.
+        size: side of the crops, see ``LabelledCrops``.
         workers: processes that load images.
         seed: of the order and of the w_c.
 
@@ -77,24 +104,24 @@ def warm_up(
             f"{data.name} has {len(data.images)} images, expected at least WARMUP.BATCH_SIZE, "
             f"{batch_size}"
         )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps_per_epoch)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, lr, epochs * steps_per_epoch, pct_start=0.1, cycle_momentum=False
+    )
     network.train()
     accuracy = 0.0
     for epoch in range(epochs):
         order = np.random.default_rng([seed, epoch]).permutation(len(data.images))
         batches = order[: steps_per_epoch * batch_size].reshape(steps_per_epoch, batch_size)
         loader: DataLoader[tuple[Tensor, int]] = DataLoader(
-            _Labelled(images, data),
+            LabelledCrops(images, data.labels, size, (seed, epoch)),
             batch_sampler=batches.tolist(),
             num_workers=workers,
-            collate_fn=list,
         )
         right = 0
         shown = tqdm(loader, desc=f"warm-up {epoch + 1}/{epochs}", unit="step", leave=False)
-        for batch in shown:
-            labels = torch.tensor([label for _, label in batch], device=device)
-            descriptors = describe_images(network, [image.to(device) for image, _ in batch])
-            logits = SCALE * descriptors.T @ F.normalize(proxies, dim=1).T
+        for crops, targets in shown:
+            labels = targets.to(device)
+            logits = SCALE * network(crops.to(device)).T @ F.normalize(proxies, dim=1).T
             optimizer.zero_grad()
             F.cross_entropy(logits, labels).backward()
             optimizer.step()

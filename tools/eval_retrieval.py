@@ -3,7 +3,7 @@
     python tools/eval_retrieval.py --network model_best.pth.tar --datasets roxford5k rparis6k \\
         --data-root datasets/test --scales 1 0.7071 0.5
     python tools/eval_retrieval.py --network ... --datasets roxford5k \\
-        --learn-whitening retrieval-SfM-30k_train --distractors r1m_0.npy r1m_1.npy
+        --learn-whitening retrieval-SfM-120k_whiten --distractors r1m_0.npy r1m_1.npy
     python tools/eval_retrieval.py --network ... --datasets procedural_test
 
 The network is a checkpoint of this trainer or of cirtorch. A data set is a name of the catalog,
@@ -35,6 +35,7 @@ from sl_retrieval.builders import EXTENSIONS, from_folders, register_builtin
 from sl_retrieval.checkpoint import load_network
 from sl_retrieval.evaluation import Extraction, check_test_set, evaluate_network, memory_mapped
 from sl_retrieval.network import ImageRetrievalNet
+from sl_retrieval.tuples import matching_pairs
 from sl_retrieval.whitening import learn_pca_whitening, learn_whitening
 
 Whitening = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -59,6 +60,7 @@ def main(
     workers: int = 4,
     device: str = "",
     output: Path | None = None,
+    per_query: bool = False,
 ) -> dict[str, Any]:
     """Evaluate on every data set, print tables and write ``output``.
 
@@ -94,6 +96,8 @@ def main(
     for name in datasets:
         results[name] = evaluate_network(net, name, data_root, extraction, distractors)
         print(f"\n{name}\n{_table(results[name])}")
+        if per_query:
+            print(f"\n{_query_table(results[name])}")
         if output is not None:
             write_json(output, results)
     return results
@@ -118,10 +122,9 @@ def _whitening(
         return np.asarray(entry["m"]).reshape(-1), np.asarray(entry["P"])
     if learn_on is not None:
         data = catalog.get(learn_on)
-        if data.pairs is None:
-            raise ValueError(f"{learn_on} has no fixed pairs, which --learn-whitening needs")
+        queries, positives = matching_pairs(data)
         described = extraction.describe(net, data.images, f"whitening on {learn_on}")
-        return learn_whitening(described, data.pairs[:, 0], data.pairs[:, 1])
+        return learn_whitening(described, queries, positives)
     if pca_on is not None:
         data = catalog.get(pca_on)
         return learn_pca_whitening(extraction.describe(net, data.images, f"PCA on {pca_on}"))
@@ -153,6 +156,18 @@ def _table(protocols: dict[str, Any]) -> str:
     for protocol, metrics in protocols.items():
         cells = " | ".join(f"{100 * metrics[key]:.2f}" for key in METRICS)
         lines.append(f"| {protocol} | {cells} |")
+    return "\n".join(lines)
+
+
+def _query_table(protocols: dict[str, Any]) -> str:
+    """AP of each query and protocol, the queries with the lowest mean first."""
+    names = next(iter(protocols.values()))["per_query"]["query"]
+    values = np.array([metrics["per_query"]["ap"] for metrics in protocols.values()]).T
+    filled = np.where(np.isnan(values), np.inf, values).mean(axis=1)
+    lines = [f"| AP of query | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in np.argsort(filled, kind="stable"):
+        cells = ("" if np.isnan(value) else f"{100 * value:.2f}" for value in values[row])
+        lines.append(f"| {names[row]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -189,6 +204,7 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--batch-size", type=int, default=16)
     add("--workers", type=int, default=4, help="processes that load images (4)")
     add("--device", default="", help="a GPU if there is one")
+    add("--per-query", action="store_true", help="print the AP of every query, the worst first")
     add("--output", type=Path, help="JSON file, with the values of every query")
     return parser.parse_args(arguments)
 

@@ -240,6 +240,16 @@ def test_cirtorch_pickles_give_images_clusters_and_pairs(
     assert data.pairs.tolist() == [[0, 1], [3, 2]]
 
 
+def test_a_whitening_file_has_no_splits_and_its_labels_are_what_pairs_connect(
+    tmp_path: Path, ims: Path
+) -> None:
+    flat = {"cids": CIDS, "qidxs": [3, 3], "pidxs": [1, 0]}
+    data = from_cirtorch_pickle("sfm", write_pickle(tmp_path, flat), ims, "whiten")
+    assert data.pairs is not None
+    assert data.pairs.tolist() == [[3, 1], [3, 0]]
+    assert data.labels[0] == data.labels[1] == data.labels[3] != data.labels[2]
+
+
 def test_splits_without_pairs_have_an_empty_list_of_them(tmp_path: Path, ims: Path) -> None:
     data = from_cirtorch_pickle("sfm", write_pickle(tmp_path, database()), ims, "val")
     assert data.pairs is not None
@@ -306,8 +316,10 @@ def test_builtin_names_need_no_files_until_they_are_asked_for(
         "procedural_val",
         "retrieval-SfM-120k_train",
         "retrieval-SfM-120k_val",
+        "retrieval-SfM-120k_whiten",
         "retrieval-SfM-30k_train",
         "retrieval-SfM-30k_val",
+        "retrieval-SfM-30k_whiten",
     )
     assert len(catalog.get("procedural_val").images) == 480
     with pytest.raises(
@@ -337,3 +349,5 @@ def test_builtin_layouts_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_pickle(folder, database()).rename(folder / "retrieval-SfM-30k.pkl")
     assert len(catalog.get("retrieval-SfM-30k_train").images) == 4
     assert catalog.get("retrieval-SfM-30k_val").name == "retrieval-SfM-30k_val"
+    write_pickle(folder, database()["train"]).rename(folder / "retrieval-SfM-30k-whiten.pkl")
+    assert len(catalog.get("retrieval-SfM-30k_whiten").images) == 4

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from sl_retrieval.builders import from_folders
-from sl_retrieval.extraction import extract_descriptors
+from sl_retrieval.extraction import ImageTensors, extract_descriptors
 from sl_retrieval.network import build_network
 from sl_retrieval.revisited import evaluate_classic, relevance_from_labels
-from sl_retrieval.warmup import warm_up
+from sl_retrieval.warmup import LabelledCrops, warm_up
 
 
 def test_it_learns_to_tell_landmarks_apart_the_same_at_each_time(picture_folder: Path) -> None:
@@ -27,6 +29,21 @@ def test_it_learns_to_tell_landmarks_apart_the_same_at_each_time(picture_folder:
         maps.append(evaluate_classic(described, described, relevance)["map"])
     torch.testing.assert_close(*weights, rtol=0, atol=0)
     assert maps[0] > 0.6
+
+
+def test_crops_of_all_shapes_are_squares_and_a_function_of_the_seed(tmp_path: Path) -> None:
+    for number, shape in enumerate(((40, 60), (60, 40), (1, 1))):
+        pixels = np.random.default_rng(number).integers(0, 255, (*shape, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    files = tuple(str(tmp_path / f"{number}.png") for number in range(3))
+    images = ImageTensors(files, 32, (0, 0, 0), (1, 1, 1))
+    crops, again, other = (
+        [LabelledCrops(images, np.arange(3), 32, (0, epoch))[i][0] for i in range(3)]
+        for epoch in (0, 0, 1)
+    )
+    assert [crop.shape for crop in crops] == [(3, 32, 32)] * 3
+    assert all(torch.equal(a, b) for a, b in zip(crops, again, strict=True))
+    assert not torch.equal(crops[0], other[0])
 
 
 def test_a_set_smaller_than_a_batch_is_refused(picture_folder: Path) -> None:

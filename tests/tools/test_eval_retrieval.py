@@ -65,13 +65,28 @@ def test_a_folder_is_evaluated_with_distractors_that_it_described_itself(
     assert maps[2] == pytest.approx(maps[0]), "the identity whitens nothing"
 
 
+def test_the_table_of_queries_names_each_with_the_ap_of_the_json_file(
+    checkpoint: Path, pictures: Path, tmp_path: Path
+) -> None:
+    shared = ("--network", checkpoint, "--folders", f"mine={pictures}", "--datasets", "mine")
+    file = tmp_path / "results.json"
+    done = run(*shared, "--learn-whitening", "mine", "--per-query", "--output", file)
+    assert done.returncode == 0, done.stderr
+    per_query = json.loads(file.read_text())["mine"]["all"]["per_query"]
+    rows = [line.split("|")[1:3] for line in done.stdout.splitlines() if ".png" in line]
+    shown = {name.strip(): float(value) for name, value in rows}
+    assert list(shown.values()) == sorted(shown.values())
+    assert set(shown) == {f"{landmark}/{view}.png" for landmark in range(3) for view in range(4)}
+    for name, ap in zip(per_query["query"], per_query["ap"], strict=True):
+        assert shown[name] == pytest.approx(100 * ap, abs=0.006)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--network", "missing.pth.tar"), "missing.pth.tar"),
         (("--dimensions", "4"), "--dimensions needs a whitening"),
         (("--stored-whitening", "other"), "some-set (ss), expected other (ss)"),
-        (("--learn-whitening", "procedural_val"), "no fixed pairs"),
         (("--pca-whitening", "a", "--learn-whitening", "b"), "more than one whitening"),
         (("--datasets", "roxford5k"), "gnd_roxford5k.pkl"),
         (("--distractors", "missing.npy"), "missing.npy"),
