@@ -1,7 +1,7 @@
 """Digit scenes under label noise: every row of docs/results-digits.md, with seeds.
 
-    python benchmarks/digits.py --output output/digits             # about an hour on two cores
-    python benchmarks/digits.py --output output/digits --only 40   # rows at 40 % noise only
+    python -m benchmarks.digits --output output/digits             # about an hour on two cores
+    python -m benchmarks.digits --output output/digits --only 40   # rows at 40 % noise only
 
 Runs tools/train_net.py two at a time, one thread each. What is finished is not run again, so an
 interrupted call is continued by the same call. Prints mean and deviation of AP50 and writes
@@ -10,20 +10,13 @@ results.json and results.md beside the runs.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from tqdm import tqdm
-
+from benchmarks.grid import ROOT, Training, markdown_table, mean_and_deviation, run_grid
 from sl_core.json_files import write_json
 
-ROOT = Path(__file__).parents[1]
 FASTER, RETINANET = "digits_faster_rcnn_R_18_FPN", "digits_retinanet_R_18_FPN"
 RATES = (0, 20, 40, 60)
 
@@ -74,29 +67,21 @@ class Run:
         return output / f"{self.row.config}_{self.rate}_s{self.seed}"
 
 
-def train(run: Run, output: Path) -> None:
-    """Train and evaluate unless that is done; raises RuntimeError with the log's name."""
+def training(run: Run, output: Path) -> Training:
+    """The call that makes a run."""
     folder = run.folder(output)
-    if (folder / "results.json").exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
     config = ROOT / "configs" / "detection" / f"{run.row.config}.yaml"
     data = "digits_train" if run.rate == 0 else f"digits_train_sym{run.rate}_s{run.seed}"
-    call = [sys.executable, str(ROOT / "tools" / "train_net.py"), "--config-file", str(config)]
-    call += ["OUTPUT_DIR", str(folder), "DATASETS.TRAIN", f"('{data}',)", "SEED", str(run.seed)]
-    call += run.row.clean_options if run.rate == 0 else ()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    with (folder / "console.txt").open("w") as console:
-        done = subprocess.run(call, stdout=console, stderr=subprocess.STDOUT, env=environment)
-    if done.returncode:
-        raise RuntimeError(f"{folder.name} failed; see {folder / 'console.txt'}")
+    options = ("OUTPUT_DIR", str(folder), "DATASETS.TRAIN", f"('{data}',)", "SEED", str(run.seed))
+    clean = run.row.clean_options if run.rate == 0 else ()
+    return Training(folder, "train_net.py", ("--config-file", str(config), *options, *clean))
 
 
 def table(runs: Sequence[Run], output: Path) -> str:
     """The finished runs as a Markdown table: AP50, mean and deviation over seeds."""
-    lines = ["| AP50 | " + " | ".join(f"{rate} %" for rate in RATES) + " |", "|---" * 5 + "|"]
+    cells: dict[str, list[str]] = {}
     for row in dict.fromkeys(run.row for run in runs):
-        cells = []
+        cells[row.title] = []
         for rate in RATES:
             files = [
                 run.folder(output) / "results.json"
@@ -104,10 +89,8 @@ def table(runs: Sequence[Run], output: Path) -> str:
                 if (run.row, run.rate) == (row, rate)
             ]
             values = [json.loads(f.read_text())["bbox"]["AP50"] or 0 for f in files if f.exists()]
-            deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-            cells.append(f"{np.mean(values):.1f}{deviation}" if values else "")
-        lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            cells[row.title].append(mean_and_deviation(values))
+    return markdown_table("AP50", [f"{rate} %" for rate in RATES], cells)
 
 
 def main(
@@ -117,11 +100,8 @@ def main(
     rows = [(row, rate) for row in ROWS for rate in row.rates if rate in only]
     runs = [Run(row, rate, seed) for seed in seeds for row, rate in rows]
     output.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(train, run, output) for run in runs]
-        for future in tqdm(as_completed(futures), total=len(futures), unit="run"):
-            future.result()
-            (output / "results.md").write_text(table(runs, output) + "\n", encoding="utf-8")
+    trainings = [training(run, output) for run in runs]
+    run_grid(trainings, jobs, lambda: table(runs, output), output / "results.md")
     results = {
         run.folder(output).name: json.loads((run.folder(output) / "results.json").read_text())
         for run in runs

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks import digits
+from benchmarks.grid import ROOT, run_training
 
 
 def finish(run: digits.Run, output: Path, ap50: float) -> None:
@@ -25,10 +26,10 @@ def test_the_table_has_mean_and_deviation_of_what_is_finished(tmp_path: Path) ->
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     run = digits.Run(digits.ROWS[0], 40, 0)
     finish(run, tmp_path, 12.0)
-    digits.train(run, tmp_path)
+    run_training(digits.training(run, tmp_path))
     assert not (run.folder(tmp_path) / "console.txt").exists()
 
 
 def test_every_row_has_its_config() -> None:
     for row in digits.ROWS:
-        assert (digits.ROOT / "configs" / "detection" / f"{row.config}.yaml").exists()
+        assert (ROOT / "configs" / "detection" / f"{row.config}.yaml").exists()
