@@ -10,8 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sl_retrieval import catalog, distributed
-from sl_retrieval.extraction import extract_descriptors
-from sl_retrieval.ground_truth import GroundTruth, find_ground_truth, image_file, load_ground_truth
+from sl_retrieval.extraction import Box, extract_descriptors
+from sl_retrieval.ground_truth import (
+    GroundTruth,
+    Relevance,
+    find_ground_truth,
+    image_file,
+    load_ground_truth,
+)
 from sl_retrieval.network import ImageRetrievalNet
 from sl_retrieval.revisited import evaluate_classic, evaluate_revisited, relevance_from_labels
 from sl_retrieval.whitening import apply_whitening
@@ -45,7 +51,7 @@ class Extraction:
         network: ImageRetrievalNet,
         images: Sequence[str],
         title: str,
-        boxes: Sequence[tuple[float, float, float, float] | None] | None = None,
+        boxes: Sequence[Box | None] | None = None,
     ) -> Descriptors:
         """Descriptors (N, d) of images, parts of them if there are boxes."""
         described = extract_descriptors(
@@ -65,6 +71,29 @@ class Extraction:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class DescribedSet:
+    """A data set with its descriptors: all that a ranking needs.
+
+    Attributes:
+        names: Q names of the queries.
+        query_files: Q paths.
+        boxes: what is cut out of each query; None the whole image.
+        database_files: N paths.
+        queries: (Q, D) descriptors.
+        database: (N, D) descriptors.
+        relevance: per query, positions in the database: easy, hard, junk or ok, junk.
+    """
+
+    names: tuple[str, ...]
+    query_files: tuple[str, ...]
+    boxes: tuple[Box | None, ...]
+    database_files: tuple[str, ...]
+    queries: Descriptors
+    database: Descriptors
+    relevance: Sequence[Relevance]
+
+
 def evaluate_network(
     network: ImageRetrievalNet,
     dataset: str,
@@ -72,7 +101,14 @@ def evaluate_network(
     extraction: Extraction,
     distractors: Iterable[Path] = (),
 ) -> dict[str, Any]:
-    """Metrics of one data set.
+    """Metrics of one data set: ``describe_set``, then ``evaluate_set``."""
+    return evaluate_set(describe_set(network, dataset, data_root, extraction), distractors)
+
+
+def describe_set(
+    network: ImageRetrievalNet, dataset: str, data_root: Path, extraction: Extraction
+) -> DescribedSet:
+    """Descriptors of one data set.
 
     Args:
         network: on its device.
@@ -80,49 +116,52 @@ def evaluate_network(
             a data set with a ground truth below ``data_root``.
         data_root: folder with <dataset>/gnd_<dataset>.pkl or .json and <dataset>/jpg.
         extraction: how descriptors are made.
-        distractors: .npy files of descriptors (n, d), as they come from ``extraction``.
-
-    Returns:
-        Protocol to metrics (see ``evaluate_revisited``): easy, medium and hard, or ``all``; its
-        ``per_query`` also has ``query``, their names.
     """
-    chunks = memory_mapped(distractors)
     if catalog.is_known(dataset):
         data = catalog.get(dataset)
         described = extraction.describe(network, data.images, dataset)
         labels = data.labels if data.clean_labels is None else data.clean_labels
         relevance = relevance_from_labels(labels, labels, np.arange(len(labels)))
-        metrics = {"all": evaluate_classic(described, described, relevance, chunks)}
-        return _with_names(metrics, data.ids)
+        whole = (None,) * len(labels)
+        files = data.images
+        return DescribedSet(data.ids, files, whole, files, described, described, relevance)
     truth = load_ground_truth(find_ground_truth(data_root, dataset))
-    queries, database = describe_ground_truth(network, truth, data_root, dataset, extraction)
-    if "easy" in truth.relevance[0]:
-        metrics = evaluate_revisited(queries, database, truth, chunks)
-    else:
-        metrics = {"all": evaluate_classic(queries, database, truth, chunks)}
-    return _with_names(metrics, truth.queries)
+    query_files, database_files = _files(truth, data_root, dataset)
+    queries = extraction.describe(network, query_files, f"{dataset}: queries", truth.boxes)
+    database = extraction.describe(network, database_files, f"{dataset}: database")
+    return DescribedSet(
+        truth.queries,
+        tuple(query_files),
+        truth.boxes,
+        tuple(database_files),
+        queries,
+        database,
+        truth.relevance,
+    )
 
 
-def _with_names(protocols: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def evaluate_set(described: DescribedSet, distractors: Iterable[Path] = ()) -> dict[str, Any]:
+    """Metrics of a data set, exact.
+
+    Args:
+        described: the data set.
+        distractors: .npy files of descriptors (n, D), made as the data set's.
+
+    Returns:
+        Protocol to metrics (see ``evaluate_revisited``): easy, medium and hard, or ``all``; its
+        ``per_query`` also has ``query``, their names.
+    """
+    inputs = (described.queries, described.database, described.relevance)
+    chunks = memory_mapped(distractors)
+    protocols: Mapping[str, Any] = (
+        evaluate_revisited(*inputs, chunks)
+        if "easy" in described.relevance[0]
+        else {"all": evaluate_classic(*inputs, chunks)}
+    )
     return {
-        protocol: {**metrics, "per_query": {"query": list(names), **metrics["per_query"]}}
+        protocol: {**metrics, "per_query": {"query": described.names, **metrics["per_query"]}}
         for protocol, metrics in protocols.items()
     }
-
-
-def describe_ground_truth(
-    network: ImageRetrievalNet,
-    truth: GroundTruth,
-    data_root: Path,
-    dataset: str,
-    extraction: Extraction,
-) -> tuple[Descriptors, Descriptors]:
-    """Descriptors of the queries, cut to their boxes, and of the database."""
-    queries, images = _files(truth, data_root, dataset)
-    return (
-        extraction.describe(network, queries, f"{dataset}: queries", truth.boxes),
-        extraction.describe(network, images, f"{dataset}: database"),
-    )
 
 
 def check_test_set(dataset: str, data_root: Path) -> None:

@@ -33,8 +33,16 @@ from sl_core.json_files import write_json
 from sl_retrieval import catalog
 from sl_retrieval.builders import EXTENSIONS, from_folders, register_builtin
 from sl_retrieval.checkpoint import load_network
-from sl_retrieval.evaluation import Extraction, check_test_set, evaluate_network, memory_mapped
+from sl_retrieval.evaluation import (
+    DescribedSet,
+    Extraction,
+    check_test_set,
+    describe_set,
+    evaluate_set,
+    memory_mapped,
+)
 from sl_retrieval.network import ImageRetrievalNet
+from sl_retrieval.result_pictures import draw_results, spread_queries
 from sl_retrieval.tuples import matching_pairs
 from sl_retrieval.whitening import learn_pca_whitening, learn_whitening
 
@@ -61,6 +69,7 @@ def main(
     device: str = "",
     output: Path | None = None,
     per_query: bool = False,
+    pictures: Path | None = None,
 ) -> dict[str, Any]:
     """Evaluate on every data set, print tables and write ``output``.
 
@@ -77,6 +86,8 @@ def main(
     for file in (output, describe[1] if describe else None):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
+    if pictures is not None:
+        pictures.mkdir(parents=True, exist_ok=True)
     for _ in memory_mapped(distractors):
         pass  # each file is opened, so that a wrong one shows before hours of extraction
     net = load_network(network)
@@ -94,10 +105,13 @@ def main(
         _describe_folder(net, extraction, *describe)
     results: dict[str, Any] = {}
     for name in datasets:
-        results[name] = evaluate_network(net, name, data_root, extraction, distractors)
+        described = describe_set(net, name, data_root, extraction)
+        results[name] = evaluate_set(described, distractors)
         print(f"\n{name}\n{_table(results[name])}")
         if per_query:
             print(f"\n{_query_table(results[name])}")
+        if pictures is not None:
+            _draw(described, results[name], pictures / f"{name}.png")
         if output is not None:
             write_json(output, results)
     return results
@@ -159,6 +173,14 @@ def _table(protocols: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _draw(described: DescribedSet, protocols: dict[str, Any], file: Path) -> None:
+    """Eight queries, from the lowest AP to the highest of the last protocol, the hardest one."""
+    *_, metrics = protocols.values()
+    queries = spread_queries(metrics["per_query"]["ap"], 8)
+    draw_results(described, queries).save(file)
+    print(f"\n{file}: queries and their nearest images")
+
+
 def _query_table(protocols: dict[str, Any]) -> str:
     """AP of each query and protocol, the queries with the lowest mean first."""
     names = next(iter(protocols.values()))["per_query"]["query"]
@@ -205,6 +227,13 @@ def _parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--workers", type=int, default=4, help="processes that load images (4)")
     add("--device", default="", help="a GPU if there is one")
     add("--per-query", action="store_true", help="print the AP of every query, the worst first")
+    add(
+        "--pictures",
+        type=Path,
+        metavar="FOLDER",
+        help="write <data set>.png: eight queries, the worst first, with their nearest images, "
+        "right ones framed green, wrong ones red (distractors are not shown)",
+    )
     add("--output", type=Path, help="JSON file, with the values of every query")
     return parser.parse_args(arguments)
 

@@ -70,8 +70,18 @@ def test_the_table_of_queries_names_each_with_the_ap_of_the_json_file(
 ) -> None:
     shared = ("--network", checkpoint, "--folders", f"mine={pictures}", "--datasets", "mine")
     file = tmp_path / "results.json"
-    done = run(*shared, "--learn-whitening", "mine", "--per-query", "--output", file)
+    done = run(
+        *shared,
+        "--learn-whitening",
+        "mine",
+        "--per-query",
+        "--output",
+        file,
+        "--pictures",
+        tmp_path,
+    )
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mine.png").exists()
     per_query = json.loads(file.read_text())["mine"]["all"]["per_query"]
     rows = [line.split("|")[1:3] for line in done.stdout.splitlines() if ".png" in line]
     shown = {name.strip(): float(value) for name, value in rows}
