@@ -147,7 +147,7 @@ def find_image(root: Path, name: str) -> Path | None:
 def register_builtin() -> None:
     """Register the data sets below; a second call changes nothing.
 
-    - procedural_train, _val, _test: generated, need no files.
+    - procedural_train, _val, _test, _start (for warm-ups): generated, need no files.
     - landmarks_full_train, _val, landmarks_clean_train, _val: lists <root>/<name>/train.txt and
       val.txt; the images of both below <root>/landmarks_full/images, since the clean set is a part
       of the full one.

@@ -108,6 +108,8 @@ def get_cfg() -> CfgNode:
     cfg.WARMUP = CfgNode()
     cfg.WARMUP.EPOCHS = 0
     cfg.WARMUP.DATASET = ""
+    # Side of the square crops; 0 means INPUT.IMAGE_SIZE.
+    cfg.WARMUP.IMAGE_SIZE = 0
     cfg.WARMUP.BASE_LR = 1e-3
     cfg.WARMUP.BATCH_SIZE = 32
 
@@ -176,6 +178,7 @@ _AT_LEAST = {
     "SOLVER.TUPLES_PER_FORWARD": 1,
     "WARMUP.EPOCHS": 0,
     "WARMUP.BATCH_SIZE": 2,
+    "WARMUP.IMAGE_SIZE": 0,
     "VALIDATION.PERIOD": 1,
     "VALIDATION.NUM_QUERIES": 1,
     "VALIDATION.POOL_SIZE": 1,

@@ -168,7 +168,7 @@ class RetrievalTrainer:
                 epochs=options.EPOCHS,
                 lr=options.BASE_LR,
                 batch_size=options.BATCH_SIZE,
-                size=self.cfg.INPUT.IMAGE_SIZE,
+                size=options.IMAGE_SIZE or self.cfg.INPUT.IMAGE_SIZE,
                 workers=self.cfg.DATALOADER.NUM_WORKERS,
                 seed=self.cfg.SEED,
             )

@@ -19,8 +19,9 @@ from sl_retrieval.data import RetrievalData
 from sl_retrieval.procedural_facades import draw_facade
 from sl_retrieval.procedural_views import draw_view
 
-NUM_LANDMARKS = {"train": 240, "val": 40, "test": 60}
-NUM_VIEWS = {"train": 20, "val": 12, "test": 12}
+# The order numbers the splits' random streams; "start" is for warm-ups, with right labels.
+NUM_LANDMARKS = {"train": 240, "val": 40, "test": 60, "start": 240}
+NUM_VIEWS = {"train": 20, "val": 12, "test": 12, "start": 20}
 PREFIX = "procedural://"
 
 

@@ -21,7 +21,7 @@ from sl_retrieval.extraction import ImageTensors
 from sl_retrieval.network import ImageRetrievalNet
 
 # Inverse temperature of the cosines; unit vectors would otherwise never be certain.
-SCALE = 16.0
+SCALE = 32.0
 logger = logging.getLogger(__name__)
 
 
@@ -62,6 +62,32 @@ class LabelledCrops(Dataset[tuple[Tensor, int]]):
         return square[0], int(self.labels[index])
 
 
+class TwoClassifiers(nn.Module):
+    """Losses of two classifiers of descriptors, which are thrown away after the warm-up.
+
+    Descriptors of an untrained network are nearly one vector. A linear layer after batch
+    normalisation sees what is different in them, so it learns fast, but it does not care about
+    distances; a classifier by cosines, 32 <x, w_c> with unit vectors w_c, learns slowly from them
+    and makes distances say what is the same. Their losses are added.
+
+    Args:
+        dimensions: of a descriptor, D.
+        classes: C.
+    """
+
+    def __init__(self, dimensions: int, classes: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(dimensions, affine=False)
+        self.linear = nn.Linear(dimensions, classes)
+        self.directions = nn.Parameter(torch.randn(classes, dimensions))
+
+    def forward(self, descriptors: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of descriptors (N, D) with labels (N,), and the cosine logits (N, C)."""
+        cosine = SCALE * descriptors @ F.normalize(self.directions, dim=1).T
+        linear = self.linear(self.norm(descriptors))
+        return F.cross_entropy(linear, labels) + F.cross_entropy(cosine, labels), cosine
+
+
 def warm_up(
     network: ImageRetrievalNet,
     data: RetrievalData,
@@ -73,11 +99,11 @@ def warm_up(
     workers: int = 0,
     seed: int = 0,
 ) -> float:
-    """Train a network, in place, to classify the labels of a data set by cosine similarity.
+    """Train a network, in place, to classify the labels of a data set.
 
-    Softmax cross-entropy of 16 <descriptor, w_c> with unit vectors w_c that are thrown away
-    afterwards; Adam, its rate rising over the first tenth of the steps, then falling to 0 as a
-    half cosine. Batch normalisation is in training mode. A function of its arguments and the seed.
+    Minimises ``TwoClassifiers`` by Adam, its rate rising over the first tenth of the steps, then
+    falling to 0 as a half cosine. Batch normalisation is in training mode. A function of its
+    arguments and the seed.
 
     Args:
         network: on its device.
@@ -87,17 +113,16 @@ def warm_up(
         batch_size: at least 2.
         size: side of the crops, see ``LabelledCrops``.
         workers: processes that load images.
-        seed: of the order and of the w_c.
+        seed: of the order, the crops and the classifiers.
 
     Returns:
-        Accuracy on the training images in the last epoch, in [0, 1].
+        Accuracy of the cosine classifier on the training crops of the last epoch, in [0, 1].
     """
     device = next(network.parameters()).device
     images = ImageTensors(data.images, size, network.meta["mean"], network.meta["std"])
     torch.manual_seed(seed)
-    proxies = nn.Parameter(torch.randn(len(data.label_names), network.meta["outputdim"]))
-    proxies.data = proxies.data.to(device)
-    optimizer = torch.optim.Adam([*network.parameters(), proxies], lr)
+    classifiers = TwoClassifiers(network.meta["outputdim"], len(data.label_names)).to(device)
+    optimizer = torch.optim.Adam([*network.parameters(), *classifiers.parameters()], lr)
     steps_per_epoch = len(data.images) // batch_size
     if steps_per_epoch == 0:
         raise ValueError(
@@ -121,9 +146,9 @@ def warm_up(
         shown = tqdm(loader, desc=f"warm-up {epoch + 1}/{epochs}", unit="step", leave=False)
         for crops, targets in shown:
             labels = targets.to(device)
-            logits = SCALE * network(crops.to(device)).T @ F.normalize(proxies, dim=1).T
+            loss, logits = classifiers(network(crops.to(device)).T, labels)
             optimizer.zero_grad()
-            F.cross_entropy(logits, labels).backward()
+            loss.backward()
             optimizer.step()
             schedule.step()
             right += int((logits.argmax(1) == labels).sum())

@@ -311,6 +311,7 @@ def test_builtin_names_need_no_files_until_they_are_asked_for(
         "landmarks_clean_val",
         "landmarks_full_train",
         "landmarks_full_val",
+        "procedural_start",
         "procedural_test",
         "procedural_train",
         "procedural_val",
