@@ -87,6 +87,7 @@ def build_criterion(cfg: CfgNode) -> RobustCriterion:
         cfg.LOSS.MARGIN,
         robust.NAME,
         separate=robust.TAU_SCOPE == "kind",
+        pairs=robust.PAIRS,
         **options.get(robust.NAME, {}),
     )
 

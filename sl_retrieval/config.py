@@ -49,6 +49,8 @@ def get_cfg() -> CfgNode:
     cfg.LOSS.ROBUST.WARMUP_STEPS = 0
     # Which pairs share a threshold: kind (positive, negative) | all.
     cfg.LOSS.ROBUST.TAU_SCOPE = "kind"
+    # Which pairs of the contrastive loss are weighted: all | positive.
+    cfg.LOSS.ROBUST.PAIRS = "all"
     # Options of gce and gce_trunc; gce_trunc.
     cfg.LOSS.ROBUST.Q = 0.7
     cfg.LOSS.ROBUST.K = 0.5
@@ -164,6 +166,7 @@ def _merge(source: str, merge: Callable[[], None]) -> None:
 _CHOICES = {
     "MODEL.BATCH_NORM": ("frozen", "train"),
     "LOSS.ROBUST.TAU_SCOPE": ("kind", "all"),
+    "LOSS.ROBUST.PAIRS": ("all", "positive"),
     "SOLVER.OPTIMIZER": ("adam", "sgd"),
     "VALIDATION.BEST_BY": ("map", "loss"),
 }

@@ -16,6 +16,7 @@ WRAPPERS = ("none", "superloss")
 PROBABILITY_LOSSES = ("cce", "mae", "gce", "gce_trunc")
 ROBUST_NAMES = WRAPPERS + PROBABILITY_LOSSES
 POSITIVE, NEGATIVE = 0, 1
+PAIRS = ("all", "positive")
 
 
 class LossOfProbability(nn.Module):
@@ -73,6 +74,9 @@ class RobustCriterion(nn.Module):
         name: robust loss, one of ROBUST_NAMES.
         separate: whether positive and negative pairs have a threshold each (SuperLoss with the
             contrastive loss). Their losses have different ranges.
+        pairs: "all", or "positive" to leave the negative pairs of the contrastive loss as they
+            are, with a weight of 1. With C landmarks a wrong label makes every positive pair of an
+            image wrong, but of its negative pairs only about one in C.
         options: of ``build_loss``, such as tau and lam.
 
     Attributes:
@@ -87,9 +91,12 @@ class RobustCriterion(nn.Module):
         name: str = "superloss",
         *,
         separate: bool = True,
+        pairs: str = "all",
         **options: Any,
     ) -> None:
         super().__init__()
+        if pairs not in PAIRS:
+            raise ValueError(f"pairs is {pairs!r}, expected one of {', '.join(PAIRS)}")
         if loss not in DEFAULT_MARGINS:
             raise ValueError(f"loss is {loss!r}, expected one of {', '.join(DEFAULT_MARGINS)}")
         if name not in ROBUST_NAMES:
@@ -99,9 +106,13 @@ class RobustCriterion(nn.Module):
             )
         self.loss = loss
         self.margin = DEFAULT_MARGINS[loss] if margin is None else margin
-        self.separate = separate and loss == "contrastive" and name == "superloss"
+        self.only_positive = pairs == "positive" and loss == "contrastive"
+        self.separate = (
+            separate and loss == "contrastive" and name == "superloss" and not self.only_positive
+        )
         if self.separate:
             options["num_groups"] = 2
+        self._plain: Tensor | None = None  # 1 for pairs of the latest batch outside ``robust``
         self.robust: nn.Module = (
             build_loss(name, reduction="sum", **options)
             if name in WRAPPERS
@@ -114,8 +125,13 @@ class RobustCriterion(nn.Module):
         # cirtorch validates under no_grad and leaves its criterion in training mode.
         if not self.training or not torch.is_grad_enabled():
             return losses.sum()
-        total: Tensor = self.robust(losses, groups if self.separate else None, losses > 0)
-        return total
+        weighted = groups == POSITIVE if self.only_positive else torch.ones_like(losses).bool()
+        total: Tensor = self.robust(
+            losses, groups if self.separate else None, weighted & (losses > 0)
+        )
+        plain = losses.masked_fill(weighted, 0)
+        self._plain = (plain > 0).to(losses.dtype)
+        return total + plain.sum()
 
     def losses_and_groups(self, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Plain losses of pairs or triplets (P,), and their kinds: POSITIVE or NEGATIVE."""
@@ -128,7 +144,8 @@ class RobustCriterion(nn.Module):
     @property
     def confidence(self) -> Tensor | None:
         """See the class."""
-        return cast("Tensor | None", self.robust.confidence)
+        weights = cast("Tensor | None", self.robust.confidence)
+        return None if weights is None or self._plain is None else weights + self._plain
 
     def extra_repr(self) -> str:
         """Shown by print(module)."""
