@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.sl-installed-$(DETECTRON2)
 # Only an environment that this Makefile made carries OWNED, and only that may be deleted.
 OWNED := $(VENV)/.sl-owned
 UNFINISHED := $(VENV)/.sl-unfinished
-SOURCES := sl_core sl_detectron sl_retrieval tools benchmarks tests setup.py
+SOURCES := sl_core sl_detectron sl_retrieval sl_bench tools benchmarks tests setup.py
 
 .PHONY: help venv check format test demo benchmark clean
 

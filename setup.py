@@ -18,8 +18,19 @@ RETRIEVAL = [
     "pillow>=10",
     "pytorch-metric-learning>=2.8",
     "pyyaml>=6",
+    "scikit-learn>=1.4",
     "scipy>=1.11",
     # Safe loading of checkpoints names what it allows, which torch 2.6 began.
+    "torch>=2.6",
+    "torchvision>=0.21",
+    "tqdm>=4.60",
+]
+BENCH = [
+    "fvcore>=0.1.5",
+    "matplotlib>=3.8",
+    "pillow>=10",
+    "pyyaml>=6",
+    "scikit-learn>=1.4",
     "torch>=2.6",
     "torchvision>=0.21",
     "tqdm>=4.60",
@@ -45,8 +56,10 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["sl_*"]),
-    package_data={name: ["py.typed"] for name in ("sl_core", "sl_detectron", "sl_retrieval")},
+    package_data={
+        name: ["py.typed"] for name in ("sl_core", "sl_detectron", "sl_retrieval", "sl_bench")
+    },
     python_requires=">=3.10",
     install_requires=["numpy>=1.24", "torch>=2.4"],
-    extras_require={"detection": DETECTION, "retrieval": RETRIEVAL, "dev": DEV},
+    extras_require={"detection": DETECTION, "retrieval": RETRIEVAL, "bench": BENCH, "dev": DEV},
 )
