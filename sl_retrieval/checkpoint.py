@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from sl_retrieval.network import ImageRetrievalNet, build_network
-from sl_retrieval.state_files import fit_state, read_state_file
+from sl_retrieval.state_files import fit_state, read_state_file, write_state_file
 
 _NEEDED_META = ("architecture", "pooling", "mean", "std")
 
@@ -48,16 +48,7 @@ def save_checkpoint(
     taken = sorted(content.keys() & extra.keys())
     if taken:
         raise ValueError(f"extra has {', '.join(taken)}, expected names that are not taken")
-    unfinished = file.with_name(file.name + ".tmp")
-    try:
-        torch.save(content | extra, unfinished)
-        try:
-            read_state_file(unfinished)
-        except ValueError as error:
-            raise ValueError(f"{file} could not be loaded again: {error}") from error
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_state_file(file, content | extra)
 
 
 def load_checkpoint(file: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """The config of a retrieval training; YAML files on top of it, with ``_BASE_``."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import yaml
 from fvcore.common.config import CfgNode
+
+from sl_retrieval.config_files import check_above_zero, check_at_least, check_choices, merge_into
 
 
 def get_cfg() -> CfgNode:
@@ -140,27 +139,10 @@ def get_cfg() -> CfgNode:
 def load_config(file: str | Path | None, options: list[str]) -> CfgNode:
     """Defaults, then a YAML file, then ``KEY value`` options; nothing of them is executed."""
     cfg = get_cfg()
-    if len(options) % 2:
-        raise ValueError(f"options are {' '.join(options)}, expected pairs of key and value")
-    if file is not None:
-        _merge(f"{file}", lambda: cfg.merge_from_file(str(file), allow_unsafe=False))
-    for key in options[::2]:
-        # yacs lets a value change its type only if it was None.
-        if key in ("LOSS.ROBUST.TAU", "LOSS.ROBUST.LAMBDA", "LOSS.MARGIN"):
-            node, last = (cfg.LOSS.ROBUST if "ROBUST" in key else cfg.LOSS), key.rsplit(".")[-1]
-            node[last] = None
-    _merge("options", lambda: cfg.merge_from_list(options))
+    merge_into(cfg, file, options, ("LOSS.ROBUST.TAU", "LOSS.ROBUST.LAMBDA", "LOSS.MARGIN"))
     check_config(cfg)
     cfg.freeze()
     return cfg
-
-
-def _merge(source: str, merge: Callable[[], None]) -> None:
-    """Merge, with every error of yacs and YAML as a ValueError that names the source."""
-    try:
-        merge()
-    except (AssertionError, KeyError, ValueError, OSError, yaml.YAMLError) as error:
-        raise ValueError(f"{source}: {error}") from error
 
 
 _CHOICES = {
@@ -194,17 +176,11 @@ _AT_LEAST = {
 
 def check_config(cfg: CfgNode) -> None:
     """Raise ValueError, naming the key, for values that no part of the program checks later."""
-    for key, choices in _CHOICES.items():
-        if _value(cfg, key) not in choices:
-            listed = ", ".join(choices)
-            raise ValueError(f"{key} is {_value(cfg, key)!r}, expected one of {listed}")
-    for key, least in _AT_LEAST.items():
-        if _value(cfg, key) < least:
-            raise ValueError(f"{key} is {_value(cfg, key)}, expected at least {least}")
-    for key in ("LOSS.MARGIN", "SOLVER.BASE_LR", "WARMUP.BASE_LR", "DATASETS.MAX_UNREADABLE"):
-        value = _value(cfg, key)
-        if not (value is None or (isinstance(value, int | float) and value > 0)):
-            raise ValueError(f"{key} is {value!r}, expected a number above 0")
+    check_choices(cfg, _CHOICES)
+    check_at_least(cfg, _AT_LEAST)
+    check_above_zero(
+        cfg, ("LOSS.MARGIN", "SOLVER.BASE_LR", "WARMUP.BASE_LR", "DATASETS.MAX_UNREADABLE")
+    )
     scales = cfg.TEST.SCALES
     if not scales or not all(isinstance(s, int | float) and s > 0 for s in scales):
         raise ValueError(f"TEST.SCALES is {scales}, expected one or more numbers above 0")
@@ -212,10 +188,3 @@ def check_config(cfg: CfgNode) -> None:
         raise ValueError("SOLVER.EPOCHS and WARMUP.EPOCHS are 0, expected one above 0")
     if cfg.VALIDATION.BEST_BY == "loss" and not cfg.DATASETS.VAL:
         raise ValueError('VALIDATION.BEST_BY is "loss", which needs DATASETS.VAL')
-
-
-def _value(cfg: CfgNode, key: str) -> Any:
-    node = cfg
-    for part in key.split("."):
-        node = node[part]
-    return node

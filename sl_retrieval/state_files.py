@@ -81,6 +81,31 @@ def read_state_file(file: Path, map_location: str | torch.device = "cpu") -> dic
     return content
 
 
+def write_state_file(file: Path, content: Mapping[str, Any]) -> None:
+    """Write what ``read_state_file`` reads, atomically.
+
+    The new file is read once before it takes the old one's place, so that a kill or an error at any
+    moment leaves a file that can be loaded.
+
+    Args:
+        file: its folder must exist.
+        content: of the kinds that ``read_state_file`` allows.
+
+    Raises:
+        ValueError: the content could not be loaded again.
+    """
+    unfinished = file.with_name(file.name + ".tmp")
+    try:
+        torch.save(dict(content), unfinished)
+        try:
+            read_state_file(unfinished)
+        except ValueError as error:
+            raise ValueError(f"{file} could not be loaded again: {error}") from error
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
 def fit_state(network: nn.Module, state: Mapping[str, Any], file: Path, name: str) -> None:
     """Load all of a network's tensors; half precision is widened.
 
