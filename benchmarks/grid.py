@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +73,7 @@ def mean_and_deviation(values: Sequence[float], form: str = ".1f") -> str:
     return f"{mean} ± {format(float(np.std(values, ddof=1)), form)}" if len(values) > 1 else mean
 
 
-def markdown_table(corner: str, columns: Sequence[str], rows: dict[str, Sequence[str]]) -> str:
+def markdown_table(corner: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
     """A Markdown table of ready cells."""
     lines = [f"| {corner} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows.items()]

@@ -82,8 +82,8 @@ def draw_map(output: Path, start: float, file: Path, rate: float) -> None:
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     for name, method in METHODS.items():
         values = [100 * row["val_map"] for row in _history(output / method) if "val_map" in row]
-        line = {"color": COLOURS[name], "linewidth": 2, "marker": "o", "markersize": 4}
-        ax.plot(range(len(values) + 1), [100 * start, *values], label=name, **line)
+        points = (range(len(values) + 1), [100 * start, *values])
+        ax.plot(*points, "o-", color=COLOURS[name], linewidth=2, markersize=4, label=name)
     ax.axhline(100 * start, color="black", linewidth=0.8, linestyle=":", label="start")
     ax.set(xlabel="epoch", ylabel="mAP on validation landmarks")
     ax.set_title(f"Training with {rate:.0%} wrong labels")

@@ -21,8 +21,8 @@ def folder(tmp_path: Path) -> Path:
     (root / "images.csv").write_text("\n".join(rows))
     split = {"train_landmarks": ["a", "b"], "test_landmarks": ["c"]}
     (root / "openset_split.json").write_text(json.dumps(split))
-    truth = {"imlist": ["0", "2", "4"], "qimlist": ["0", "4"]}
-    truth |= {"gnd": [{"ok": [0], "junk": []}, {"ok": [2], "junk": []}]}
+    entries = [{"ok": [0], "junk": []}, {"ok": [2], "junk": []}]
+    truth = {"imlist": ["0", "2", "4"], "qimlist": ["0", "4"], "gnd": entries}
     (root / "gnd_small10.json").write_text(json.dumps(truth))
     return root
 
