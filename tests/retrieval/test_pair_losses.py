@@ -124,6 +124,22 @@ def test_positive_and_negative_pairs_have_their_own_threshold() -> None:
     torch.testing.assert_close(thresholds(shared), losses[active].mean()[None])
 
 
+@pytest.mark.parametrize("name", ["none", "superloss", "gce"])
+def test_negative_pairs_can_be_left_as_they_are(name: str) -> None:
+    x, label = some_tuples(6, 3)
+    x = x.float()
+    losses, is_positive = contrastive_losses(x, label, 1.9)
+    options: dict[str, Any] = {"tau": "avg", "lam": 0.05} if name == "superloss" else {}
+    criterion = RobustCriterion(margin=1.9, name=name, pairs="positive", **options)
+    value = criterion(x, label)
+    assert criterion.confidence is not None
+    assert (criterion.confidence[~is_positive] == (losses[~is_positive] > 0)).all()
+    robust = RobustCriterion(margin=1.9, name=name, separate=False, **options).robust
+    expected = robust(losses[is_positive], None, None) + losses[~is_positive].sum()
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(criterion.confidence[is_positive], robust.confidence)
+
+
 def test_negatives_beyond_the_margin_do_not_enter_the_threshold() -> None:
     x = torch.eye(4)[:, [0, 1, 2, 3]]
     label = torch.tensor([-1.0, 1.0, 0.0, 0.0])
