@@ -23,12 +23,14 @@ class Training:
         tool: file of ``tools``.
         arguments: of the tool.
         result: the file in ``folder`` that is there only when the training is done.
+        environment: variables, (name, value).
     """
 
     folder: Path
     tool: str
     arguments: tuple[str, ...]
     result: str = "results.json"
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -42,7 +44,8 @@ def run_training(training: Training) -> None:
         return
     training.folder.mkdir(parents=True, exist_ok=True)
     call = [sys.executable, str(ROOT / "tools" / training.tool), *training.arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    threads = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **threads, **dict(training.environment)}
     console = training.folder / "console.txt"
     with console.open("w") as log:
         done = subprocess.run(call, stdout=log, stderr=subprocess.STDOUT, env=environment)

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from benchmarks import omniglot
+from benchmarks.grid import run_training
 from sl_retrieval.state_files import read_state_file
 from tools import train_metric
 
@@ -144,7 +145,7 @@ def test_the_benchmark_keeps_finished_runs_and_shows_mean_and_deviation(tmp_path
     table = omniglot.table(runs, tmp_path)
     assert "| ms | 45.0 ± 7.1 | 25.0 ± 0.0 |" in table
     assert "| bspml |  |  |" in table
-    omniglot.train(runs[0], tmp_path, tmp_path)
+    run_training(omniglot.training(runs[0], tmp_path, tmp_path))
     assert not (runs[0].folder(tmp_path) / "console.txt").exists()
     for method in omniglot.METHODS:
         config = ROOT / "configs" / "retrieval" / "metric" / f"omniglot_{method}.yaml"
