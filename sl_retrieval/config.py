@@ -113,6 +113,8 @@ def get_cfg() -> CfgNode:
     cfg.WARMUP.IMAGE_SIZE = 0
     cfg.WARMUP.BASE_LR = 1e-3
     cfg.WARMUP.BATCH_SIZE = 32
+    # SuperLoss's regularisation for the images of the warm-up; None weights them equally.
+    cfg.WARMUP.LAMBDA = None
 
     cfg.VALIDATION = CfgNode()
     # Every so many epochs, and after the last.
@@ -152,6 +154,13 @@ _CHOICES = {
     "SOLVER.OPTIMIZER": ("adam", "sgd"),
     "VALIDATION.BEST_BY": ("map", "loss"),
 }
+_ABOVE_ZERO = (
+    "LOSS.MARGIN",
+    "SOLVER.BASE_LR",
+    "WARMUP.BASE_LR",
+    "WARMUP.LAMBDA",
+    "DATASETS.MAX_UNREADABLE",
+)
 _AT_LEAST = {
     "INPUT.IMAGE_SIZE": 1,
     "MINING.NUM_QUERIES": 1,
@@ -178,9 +187,7 @@ def check_config(cfg: CfgNode) -> None:
     """Raise ValueError, naming the key, for values that no part of the program checks later."""
     check_choices(cfg, _CHOICES)
     check_at_least(cfg, _AT_LEAST)
-    check_above_zero(
-        cfg, ("LOSS.MARGIN", "SOLVER.BASE_LR", "WARMUP.BASE_LR", "DATASETS.MAX_UNREADABLE")
-    )
+    check_above_zero(cfg, _ABOVE_ZERO)
     scales = cfg.TEST.SCALES
     if not scales or not all(isinstance(s, int | float) and s > 0 for s in scales):
         raise ValueError(f"TEST.SCALES is {scales}, expected one or more numbers above 0")

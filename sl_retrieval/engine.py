@@ -171,6 +171,7 @@ class RetrievalTrainer:
                 size=options.IMAGE_SIZE or self.cfg.INPUT.IMAGE_SIZE,
                 workers=self.cfg.DATALOADER.NUM_WORKERS,
                 seed=self.cfg.SEED,
+                lam=options.LAMBDA,
             )
             self.output.mkdir(parents=True, exist_ok=True)
             save_checkpoint(

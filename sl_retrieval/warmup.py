@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
+from sl_core import PlainLoss, SuperLoss
 from sl_retrieval.data import RetrievalData
 from sl_retrieval.extraction import ImageTensors
 from sl_retrieval.network import ImageRetrievalNet
@@ -82,10 +83,11 @@ class TwoClassifiers(nn.Module):
         self.directions = nn.Parameter(torch.randn(classes, dimensions))
 
     def forward(self, descriptors: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of descriptors (N, D) with labels (N,), and the cosine logits (N, C)."""
+        """Losses (N,) of descriptors (N, D) with labels (N,), and the cosine logits (N, C)."""
         cosine = SCALE * descriptors @ F.normalize(self.directions, dim=1).T
         linear = self.linear(self.norm(descriptors))
-        return F.cross_entropy(linear, labels) + F.cross_entropy(cosine, labels), cosine
+        of_linear = F.cross_entropy(linear, labels, reduction="none")
+        return of_linear + F.cross_entropy(cosine, labels, reduction="none"), cosine
 
 
 def warm_up(
@@ -98,6 +100,7 @@ def warm_up(
     size: int,
     workers: int = 0,
     seed: int = 0,
+    lam: float | None = None,
 ) -> float:
     """Train a network, in place, to classify the labels of a data set.
 
@@ -114,6 +117,8 @@ def warm_up(
         size: side of the crops, see ``LabelledCrops``.
         workers: processes that load images.
         seed: of the order, the crops and the classifiers.
+        lam: SuperLoss's, which then weights the images, with their running mean loss as tau; it
+            sets in over the first epoch. None weights them equally.
 
     Returns:
         Accuracy of the cosine classifier on the training crops of the last epoch, in [0, 1].
@@ -132,6 +137,12 @@ def warm_up(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, lr, epochs * steps_per_epoch, pct_start=0.1, cycle_momentum=False
     )
+    weigh: nn.Module = (
+        PlainLoss("mean")
+        if lam is None
+        else SuperLoss("expavg", lam, warmup_steps=steps_per_epoch, reduction="mean")
+    )
+    weigh.to(device)
     network.train()
     accuracy = 0.0
     for epoch in range(epochs):
@@ -146,9 +157,9 @@ def warm_up(
         shown = tqdm(loader, desc=f"warm-up {epoch + 1}/{epochs}", unit="step", leave=False)
         for crops, targets in shown:
             labels = targets.to(device)
-            loss, logits = classifiers(network(crops.to(device)).T, labels)
+            losses, logits = classifiers(network(crops.to(device)).T, labels)
             optimizer.zero_grad()
-            loss.backward()
+            weigh(losses).backward()
             optimizer.step()
             schedule.step()
             right += int((logits.argmax(1) == labels).sum())

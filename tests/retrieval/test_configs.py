@@ -105,7 +105,7 @@ def test_a_yaml_that_would_run_code_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["SOLVER.EPOCHS", "0"], "SOLVER.EPOCHS is 0, expected at least 1"),
+        (["SOLVER.EPOCHS", "0"], "SOLVER.EPOCHS and WARMUP.EPOCHS are 0"),
         (["MODEL.BATCH_NORM", "warm"], "'warm', expected one of frozen, train"),
         (["LOSS.ROBUST.TAU_SCOPE", "each"], "'each', expected one of kind, all"),
         (["VALIDATION.BEST_BY", "loss", "DATASETS.VAL", ""], "needs DATASETS.VAL"),

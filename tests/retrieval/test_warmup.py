@@ -31,6 +31,18 @@ def test_it_learns_to_tell_landmarks_apart_the_same_at_each_time(picture_folder:
     assert maps[0] > 0.6
 
 
+def test_the_limit_of_superloss_is_the_plain_warm_up(picture_folder: Path) -> None:
+    data = from_folders("pictures", picture_folder)
+    described = {}
+    for lam in (None, 1e9, 0.5):
+        torch.manual_seed(0)
+        network = build_network("resnet18")
+        warm_up(network, data, epochs=2, lr=1e-4, batch_size=12, size=32, lam=lam)
+        described[lam] = extract_descriptors(network, data.images, size=32)
+    torch.testing.assert_close(described[1e9], described[None], rtol=0, atol=2e-3)
+    assert (described[0.5] - described[None]).abs().max() > 1e-2
+
+
 def test_crops_of_all_shapes_are_squares_and_a_function_of_the_seed(tmp_path: Path) -> None:
     for number, shape in enumerate(((40, 60), (60, 40), (1, 1))):
         pixels = np.random.default_rng(number).integers(0, 255, (*shape, 3)).astype(np.uint8)
