@@ -83,7 +83,7 @@ def test_the_table_of_queries_names_each_with_the_ap_of_the_json_file(
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "mine.png").exists()
     per_query = json.loads(file.read_text())["mine"]["all"]["per_query"]
-    rows = [line.split("|")[1:3] for line in done.stdout.splitlines() if ".png" in line]
+    rows = [line.split("|")[1:3] for line in done.stdout.splitlines() if ".png |" in line]
     shown = {name.strip(): float(value) for name, value in rows}
     assert list(shown.values()) == sorted(shown.values())
     assert set(shown) == {f"{landmark}/{view}.png" for landmark in range(3) for view in range(4)}
